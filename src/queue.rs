@@ -13,7 +13,7 @@ pub mod handover;
 mod local_line;
 pub mod local_store;
 mod ready_tasks;
-mod task_bucket;
+pub mod task_bucket;
 
 use std::{
     collections::BTreeMap,
@@ -38,6 +38,7 @@ use crate::{
         tasks::command::TaskRefusal,
         time::UnixTime,
     },
+    journal::open,
     nats::{
         commands::next,
         connection::{NatsConnectionEvent, NatsError},
@@ -165,6 +166,29 @@ impl dyn TaskStore {
         Err(QueueError::Taken(format!("{first} to {}", first + NAMES)))
     }
 
+    /// Whether a task can wait for another one.
+    async fn can_depend(&self, key: &QueueTaskKey, on: &str) -> Result<(), QueueError> {
+        let there = self.all().await?.into_iter();
+        let there = there.filter(|task| task.state != QueuedTaskState::Removed);
+        let siblings = there.map(|task| task.order);
+        let siblings = siblings.filter(|order| QueueTaskKey::of(order) == key.sibling(&order.id));
+        let all: BTreeMap<_, _> = siblings
+            .map(|order| (order.id, order.dependencies))
+            .collect();
+        let (id, on) = (key.id().to_owned(), on.to_owned());
+        if !all.contains_key(&on) {
+            return Err(QueueRequestError::NoDependency(on).into());
+        }
+        match dependency_path(&on, &id, &all) {
+            Some(way) => Err(QueueError::BadTask(TaskRefusal::DependencyCycle {
+                id,
+                on,
+                way,
+            })),
+            None => Ok(()),
+        }
+    }
+
     /// Changes a task, and tries again if another process was faster. `change` returns `None` if
     /// there is nothing to change.
     pub async fn change(
@@ -266,7 +290,7 @@ impl TaskQueue {
         at: UnixTime,
     ) -> Result<TaskRevision, QueueError> {
         if let QueueRequest::Depend { on } = ask {
-            self.can_depend(key, on).await?;
+            self.board.can_depend(key, on).await?;
         }
         loop {
             let none = || QueueError::Refused(QueueRequestError::NoSuchTask(key.id().to_owned()));
@@ -278,29 +302,6 @@ impl TaskQueue {
                     .await?
                     .unwrap_or(TaskRevision { task, revision }));
             }
-        }
-    }
-
-    /// Whether a task can wait for another one.
-    async fn can_depend(&self, key: &QueueTaskKey, on: &str) -> Result<(), QueueError> {
-        let there = self.board.all().await?.into_iter();
-        let there = there.filter(|task| task.state != QueuedTaskState::Removed);
-        let siblings = there.map(|task| task.order);
-        let siblings = siblings.filter(|order| QueueTaskKey::of(order) == key.sibling(&order.id));
-        let all: BTreeMap<_, _> = siblings
-            .map(|order| (order.id, order.dependencies))
-            .collect();
-        let (id, on) = (key.id().to_owned(), on.to_owned());
-        if !all.contains_key(&on) {
-            return Err(QueueRequestError::NoDependency(on).into());
-        }
-        match dependency_path(&on, &id, &all) {
-            Some(way) => Err(QueueError::BadTask(TaskRefusal::DependencyCycle {
-                id,
-                on,
-                way,
-            })),
-            None => Ok(()),
         }
     }
 
@@ -450,6 +451,30 @@ impl WatchedQueue {
             .await?;
         self.stirred = true;
         Ok(())
+    }
+}
+
+/// The tasks of a project's queue, to be read again and again. Creates nothing.
+#[derive(Debug)]
+pub struct ProjectTasks(LocalStore);
+
+impl ProjectTasks {
+    pub fn of(root: &Path) -> Self {
+        Self(LocalStore::new(LocalQueueDir::to_read(root)))
+    }
+
+    /// The paths that change when a task does.
+    pub fn paths(root: &Path) -> [PathBuf; 2] {
+        let folder = root.join(open::OURS).join("queue");
+        [folder.join("tasks.jsonl"), folder]
+    }
+
+    pub fn now(&self) -> Result<Vec<QueuedTask>, QueueFailure> {
+        let tasks = self.0.read(|known| {
+            let tasks = known.tasks().map(|(_, known)| known.seen.task.clone());
+            tasks.collect()
+        });
+        Ok(tasks?)
     }
 }
 

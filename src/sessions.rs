@@ -8,6 +8,7 @@
 //! - Reading happens beside the receiver, so a long journal does not delay a key.
 
 mod folder_watch;
+pub mod queue_feed;
 pub mod session_client;
 pub mod session_store;
 pub mod stored_session;
@@ -27,6 +28,7 @@ use crate::{
         session_list::{ListedSession, ListedState},
         text::{plain, plain_line},
     },
+    queue::backend::QueueTaskKey,
     runtime::now,
     sessions::{folder_watch::FolderWatch, session_store::SessionStore},
 };
@@ -38,6 +40,26 @@ pub enum SessionKey {
     Here(PathBuf),
     /// On another machine, with its name and id.
     There { name: String, id: String },
+    /// A blocked task of a queue, which needs the user like a session.
+    Task(BlockedTaskKey),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockedTaskKey {
+    pub queue: QueueKey,
+    pub key: QueueTaskKey,
+    /// The name of the task for people.
+    pub task: String,
+    /// The session that worked on it last, if it is on this machine.
+    pub session: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum QueueKey {
+    /// That of the project in this folder.
+    Project(PathBuf),
+    /// One of a server.
+    Named(String),
 }
 
 impl SessionKey {
@@ -48,7 +70,11 @@ impl SessionKey {
     /// The session's folder, if it is on this machine.
     pub fn folder(&self) -> Option<SessionDir> {
         match self {
-            Self::Here(path) => {
+            Self::Here(path)
+            | Self::Task(BlockedTaskKey {
+                session: Some(path),
+                ..
+            }) => {
                 let name = path
                     .file_name()
                     .unwrap_or_default()
@@ -59,7 +85,7 @@ impl SessionKey {
                     path: path.clone(),
                 })
             }
-            Self::There { .. } => None,
+            Self::There { .. } | Self::Task(_) => None,
         }
     }
 }

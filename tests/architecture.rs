@@ -44,7 +44,7 @@ const ARROWS: [(&str, &str); 24] = [
     ),
     (
         "sessions",
-        "engine config journal runtime present protocol socket nats worktrees",
+        "engine config journal runtime present protocol socket nats queue worktrees",
     ),
     ("mcp", "engine process journal present protocol sessions"),
     (
@@ -57,7 +57,7 @@ const ARROWS: [(&str, &str); 24] = [
     ),
     (
         "tui",
-        "text engine process config journal runtime present protocol socket nats sessions",
+        "text engine process config journal runtime present protocol socket nats queue sessions",
     ),
     ("logging", ""),
     (

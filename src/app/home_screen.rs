@@ -178,7 +178,7 @@ fn attach(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<Screen
             let copy = server.mirror(Some(id))?;
             AttachedScreen::Remote(Box::new(RemoteScreen { copy, server, ui }))
         }
-        SessionKey::Here(_) => {
+        SessionKey::Here(_) | SessionKey::Task(_) => {
             let Some(folder) = key.folder() else {
                 return Ok(ScreenExit::Done);
             };
@@ -198,7 +198,7 @@ fn replay(key: &SessionKey, nats: &NatsArgs, ui: UiSettings) -> CliResult<Screen
         SessionKey::There { id, .. } => {
             RecordedSession::find(Some(id), &ConfigArgs::default(), nats)?
         }
-        SessionKey::Here(_) => match key.folder() {
+        SessionKey::Here(_) | SessionKey::Task(_) => match key.folder() {
             Some(folder) => RecordedSession::at(folder),
             None => return Ok(ScreenExit::Done),
         },

@@ -3,7 +3,7 @@
 
 mod watch_list;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, builder::PossibleValuesParser};
 use serde_json::json;
@@ -15,12 +15,16 @@ use crate::{
         sessions::watch_list::{ListColumns, fleet_table, table},
         target::{self, remote_sessions::NatsServerConnection},
     },
-    engine::{SessionState, time::UnixTime},
+    engine::{SessionState, queue::QueueCounts, time::UnixTime},
     journal::{self, JournalError, SessionDir, SessionsDir, record::rfc3339},
-    present::session_list::{ListedSession, SessionGroup},
+    present::{
+        session_list::{ListedSession, SessionGroup},
+        tables,
+    },
+    queue::task_bucket::FleetTasks,
     runtime::now,
     sessions::{
-        listed_heartbeat,
+        listed_heartbeat, queue_feed,
         session_store::{ProjectList, ProjectScope},
         stored_session,
     },
@@ -64,8 +68,9 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
         return watch_list::watch(scope, args);
     }
     let mut found = Vec::new();
-    for project in projects(&scope) {
-        let sessions = match SessionsDir::of(&project).list() {
+    let projects = projects(&scope);
+    for project in &projects {
+        let sessions = match SessionsDir::of(project).list() {
             Ok(sessions) => sessions,
             // Of several projects, one that cannot be read does not hide the others.
             Err(error) if args.all => {
@@ -81,7 +86,7 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
                 )));
             }
         };
-        let live = SessionsDir::of(&project)
+        let live = SessionsDir::of(project)
             .live_or_starting()
             .unwrap_or_default();
         let live = live.into_iter().map(|folder| folder.name).collect();
@@ -97,6 +102,7 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
         let all = stored_session::for_each(&found, |(listed, folder)| as_json(listed, folder));
         return print(&format!("{:#}\n", serde_json::Value::from(all)));
     }
+    say_queue(queue_feed::summary(projects.iter().map(PathBuf::as_path)).counts);
     if found.is_empty() {
         let which = if args.filter.is_empty() { "" } else { " match" };
         let place = if args.all {
@@ -118,6 +124,15 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
             ListColumns::Short
         },
     ))
+}
+
+/// Says what the queue has to do, if anything.
+fn say_queue(counts: QueueCounts) {
+    if let Some(counts) = tables::queue_counts(counts) {
+        say(&format!(
+            "creel: the queue: {counts}\n  `creel task list --queue` shows the tasks"
+        ));
+    }
 }
 
 /// The project of the command, and which projects to look at.
@@ -165,6 +180,8 @@ fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult
                 .collect::<Vec<_>>(),
         );
     }
+    let tasks = server.wait(FleetTasks::all(&server.jetstream(), &server.nats))?;
+    say_queue(queue_feed::summary_of_fleet(tasks.iter().map(|(queue, task)| (queue, task))).counts);
     let is_wanted = |listed: &ListedSession| {
         let over = listed.group() == SessionGroup::Ended && listed.state_name() != "lost";
         !over || args.filter.ended || args.filter.names_state()

@@ -753,6 +753,33 @@ impl QueuedTask {
     }
 }
 
+/// How many tasks of a queue are in which state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueCounts {
+    /// They wait for other tasks.
+    pub waiting: usize,
+    pub ready: usize,
+    pub active: usize,
+    pub blocked: usize,
+    /// Completed, with work that is not merged yet.
+    pub unmerged: usize,
+}
+
+impl QueueCounts {
+    pub fn add(&mut self, task: &QueuedTask) {
+        match task.state {
+            QueuedTaskState::Created => self.waiting += 1,
+            QueuedTaskState::Ready => self.ready += 1,
+            QueuedTaskState::Active { .. } => self.active += 1,
+            QueuedTaskState::Blocked { .. } => self.blocked += 1,
+            QueuedTaskState::Completed { .. } => {
+                self.unmerged += usize::from(task.merged.is_none() && task.branch.is_some());
+            }
+            QueuedTaskState::Removed => {}
+        }
+    }
+}
+
 /// The way from one task to another over what each waits for. None if there is no way.
 pub fn dependency_path(
     from: &str,

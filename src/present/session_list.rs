@@ -23,9 +23,10 @@ use crate::{
         SessionState,
         event::{SessionOutcome, SessionStarted},
         gate::kind::GateKind,
+        queue::QueuedTask,
         time::{TimeSpan, UnixTime},
     },
-    present::text::local_zone,
+    present::{tables::queued_name, text::local_zone},
 };
 
 /// The longest reason in a list, in characters.
@@ -74,6 +75,8 @@ pub enum ListedState {
     Unreadable(String),
     /// It does not run, and its journal has not been read yet.
     Unread,
+    /// A task of the queue instead of a session: no worker continues it, for this reason.
+    BlockedTask(String),
 }
 
 /// A session in a list.
@@ -205,6 +208,7 @@ impl ListedSession {
                 activity: CurrentActivity::NeedsUser { .. },
                 ..
             } => SessionGroup::NeedsYou,
+            ListedState::BlockedTask(_) => SessionGroup::NeedsYou,
             ListedState::Runs { .. } => SessionGroup::Running,
             ListedState::Ended { .. }
             | ListedState::Stopped { .. }
@@ -226,6 +230,7 @@ impl ListedSession {
             | ListedState::Stopped { .. }
             | ListedState::Lost
             | ListedState::Unreadable(_)
+            | ListedState::BlockedTask(_)
             | ListedState::Unread => self.changed,
         }
     }
@@ -255,6 +260,7 @@ impl ListedSession {
             ListedState::Lost => "lost",
             ListedState::Unreadable(_) => "unreadable",
             ListedState::Unread => "ended",
+            ListedState::BlockedTask(_) => "blocked",
         }
     }
 
@@ -269,6 +275,7 @@ impl ListedSession {
             | ListedState::Stopped { .. }
             | ListedState::Lost
             | ListedState::Unreadable(_)
+            | ListedState::BlockedTask(_)
             | ListedState::Unread => false,
         }
     }
@@ -304,6 +311,9 @@ impl ListedSession {
                 words("✗", with_reason("Unreadable", why), ChipRole::Failed)
             }
             ListedState::Unread => words("·", String::new(), ChipRole::Stopped),
+            ListedState::BlockedTask(reason) => {
+                words("◆", with_reason("Blocked", reason), ChipRole::NeedsUser)
+            }
         }
     }
 
@@ -324,7 +334,10 @@ impl ListedSession {
             ListedState::Ended { .. } | ListedState::Stopped { .. } => {
                 took(self.changed).unwrap_or_default()
             }
-            ListedState::Lost | ListedState::Unreadable(_) | ListedState::Unread => String::new(),
+            ListedState::Lost
+            | ListedState::Unreadable(_)
+            | ListedState::BlockedTask(_)
+            | ListedState::Unread => String::new(),
         }
     }
 
@@ -333,6 +346,21 @@ impl ListedSession {
         match self.group() {
             SessionGroup::NeedsYou | SessionGroup::Running => String::new(),
             SessionGroup::Ended => moment(self.changed, now, zone),
+        }
+    }
+
+    /// A task of the queue that no worker continues. `project` is its folder, or the name of its queue.
+    pub fn blocked_task(task: &QueuedTask, project: &str, reason: &str) -> Self {
+        let added = task.created_at.parse::<jiff::Timestamp>();
+        let added = added.map_or(UnixTime(0), |at| UnixTime(at.as_millisecond()));
+        Self {
+            goal: plain_line(&task.order.goal, REASON),
+            state: ListedState::BlockedTask(plain_line(reason, REASON)),
+            ..Self::unread(
+                &format!("task {}", queued_name(&task.order)),
+                &plain(project),
+                added,
+            )
         }
     }
 

@@ -4,7 +4,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
-        queue::{QueuedTask, QueuedTaskState, TaskSpending, task_spec::TaskSpec},
+        queue::{QueueCounts, QueuedTask, QueuedTaskState, TaskSpending, task_spec::TaskSpec},
         time::TimeSpan,
     },
     present::{
@@ -146,6 +146,29 @@ pub fn queued_name(order: &TaskSpec) -> String {
         .map(|owner| format!("{}/", owner.name))
         .unwrap_or_default();
     format!("{owner}{}", order.id)
+}
+
+/// `9 ready · 3 active · 2 blocked · 1 to be merged`. None if nothing is left to do.
+pub fn queue_counts(counts: QueueCounts) -> Option<String> {
+    let QueueCounts {
+        waiting,
+        ready,
+        active,
+        blocked,
+        unmerged,
+    } = counts;
+    let parts = [
+        (ready, "ready"),
+        (waiting, "waiting"),
+        (active, "active"),
+        (blocked, "blocked"),
+        (unmerged, "to be merged"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
 /// What stays in the queue when a worker leaves: when `has_all` that it can do is done, the rest

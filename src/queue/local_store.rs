@@ -157,6 +157,13 @@ impl LocalQueueDir {
         Ok(this)
     }
 
+    /// The folder, which need not exist: to read it only.
+    pub(super) fn to_read(project: &Path) -> Self {
+        Self {
+            path: project.join(open::OURS).join("queue"),
+        }
+    }
+
     fn tasks(&self) -> PathBuf {
         self.path.join("tasks.jsonl")
     }

@@ -235,6 +235,57 @@ impl QueueChanges {
     }
 }
 
+/// The tasks of all queues of a server: first each as it is, then each change.
+pub struct FleetTasks {
+    messages: OrderedMessages,
+    prefix: String,
+}
+
+impl FleetTasks {
+    /// Fails if the server has no queue.
+    pub async fn follow(jetstream: &Context, nats: &NatsConfig) -> Result<Self, NatsError> {
+        let bucket = bucket(&nats.prefix);
+        let prefix = format!("$KV.{bucket}.");
+        let store = stream::find(jetstream, &format!("KV_{bucket}")).await?;
+        let from = DeliverPolicy::LastPerSubject;
+        let messages = store.follow(format!("{prefix}>"), from).await?;
+        Ok(Self { messages, prefix })
+    }
+
+    /// All tasks as they are, each with its queue.
+    pub async fn all(
+        jetstream: &Context,
+        nats: &NatsConfig,
+    ) -> Result<Vec<(String, QueuedTask)>, NatsError> {
+        let bucket = bucket(&nats.prefix);
+        let prefix = format!("$KV.{bucket}.");
+        let Some(stream) = stream::found(jetstream, &format!("KV_{bucket}")).await? else {
+            return Ok(Vec::new());
+        };
+        let last = Arc::new(NatsStream::of(stream))
+            .last_of_each(format!("{prefix}>"))
+            .await?;
+        let tasks = last.iter().filter_map(|message| {
+            let tokens = message.subject.as_str().strip_prefix(&prefix)?;
+            let (queue, _) = tokens.split_once('.')?;
+            let task = serde_json::from_slice(&message.payload).ok()?;
+            Some((queue.to_owned(), task))
+        });
+        Ok(tasks.collect())
+    }
+
+    /// The next task, with its queue and its key there. `None` instead of the task if it is deleted, or
+    /// in a format that this creel cannot read.
+    pub async fn next(&mut self) -> Result<(String, String, Option<QueuedTask>), NatsError> {
+        let message = self.messages.next().await?;
+        let subject = message.subject.as_str();
+        let tokens = subject.strip_prefix(&self.prefix).unwrap_or(subject);
+        let (queue, key) = tokens.split_once('.').unwrap_or((tokens, ""));
+        let task = serde_json::from_slice(&message.payload).ok();
+        Ok((queue.to_owned(), key.to_owned(), task))
+    }
+}
+
 impl TaskStore for TaskBucket {
     fn get<'a>(&'a self, key: &'a QueueTaskKey) -> QueueFuture<'a, Option<TaskRevision>> {
         Box::pin(async { Ok(Self::get(self, key).await?) })

@@ -41,7 +41,7 @@ pub struct ProjectScope {
 }
 
 impl ProjectScope {
-    fn roots(&self) -> BTreeSet<PathBuf> {
+    pub(super) fn roots(&self) -> BTreeSet<PathBuf> {
         let listed = self
             .list
             .as_ref()

@@ -31,13 +31,18 @@ use super::{
 };
 use crate::{
     config::{self, NatsConfig, paths},
-    engine::{event::StopTiming, input::SessionCommand},
+    engine::{event::StopTiming, input::SessionCommand, queue::QueueRequest},
     journal::SessionDir,
     nats::commands::NatsTransport,
     present::text::local_zone,
-    runtime::clock::{session_time, sleep_until},
+    queue::{LEASE, TaskQueue},
+    runtime::{
+        clock::{session_time, sleep_until},
+        now,
+    },
     sessions::{
-        SessionFeed, SessionKey,
+        BlockedTaskKey, QueueKey, SessionFeed, SessionKey,
+        queue_feed::QueueFeed,
         session_client::{CommandError, SessionAddress},
         session_store::{ProjectScope, SessionStore},
         stored_session::{self, RemovalPreview},
@@ -94,9 +99,22 @@ pub enum HomeRequest {
     Start(SessionStart),
     Demo,
     Init,
+    /// Decide about a blocked task.
+    Task(BlockedTaskKey, TaskDecision),
+    /// Let the user type what the agent of a blocked task should know.
+    AskForHint(BlockedTaskKey),
     Redraw,
     Suspend,
     Quit,
+}
+
+/// What the user decides about a blocked task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskDecision {
+    /// Start it again, with a hint for its agent.
+    Start(Option<String>),
+    Done,
+    Remove,
 }
 
 /// Why the home screen closed.
@@ -141,6 +159,7 @@ struct HomeScreen<'a> {
     model: HomeModel,
     terminal: ScreenTerminal,
     feed: SessionFeed,
+    queues: QueueFeed,
     /// Whether the first report of the feed is still to come.
     is_first: bool,
     /// The sessions that the feed has been asked to read.
@@ -156,14 +175,16 @@ impl<'a> HomeScreen<'a> {
     fn open(options: &'a HomeOptions, memory: &mut HomeMemory) -> io::Result<Self> {
         let shown = &options.screen;
         let (keymap, wrong) = shown.keys();
-        let (scope, feed) = match &options.source {
+        let (scope, feed, queues) = match &options.source {
             HomeSource::Machine(scope) => (
                 HomeScope::Machine,
                 SessionFeed::start(SessionStore::new(scope.clone())),
+                QueueFeed::start(scope.clone()),
             ),
             HomeSource::Fleet { client, nats } => (
                 HomeScope::Fleet,
                 SessionFeed::of_fleet(client.clone(), (**nats).clone()),
+                QueueFeed::of_fleet(client.clone(), (**nats).clone()),
             ),
         };
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
@@ -188,6 +209,7 @@ impl<'a> HomeScreen<'a> {
             model,
             terminal,
             feed,
+            queues,
             is_first: true,
             asked: Vec::new(),
             events: mpsc::unbounded_channel(),
@@ -215,6 +237,7 @@ impl<'a> HomeScreen<'a> {
                     let is_first = std::mem::take(&mut self.is_first);
                     self.take(if is_first { HomeEvent::AllSessions(changes) } else { HomeEvent::Sessions(changes) })?;
                 }
+                Some(report) = self.queues.next() => self.take(HomeEvent::Queue(report))?,
                 Some(event) = self.events.1.recv() => self.take(event)?,
                 () = sleep_until(tick) => self.terminal.changed = true,
                 () = until_frame(frame) => {}
@@ -316,6 +339,9 @@ impl<'a> HomeScreen<'a> {
                     Err(error) => HomeEvent::Toast(ThemeRole::Bad, error.to_string()),
                 });
             }
+            HomeRequest::Task(task, decision) => self.decide(task, decision),
+            // The model asks by itself.
+            HomeRequest::AskForHint(_) => {}
             HomeRequest::PrepareNew(near) => self.prepare_new(near.as_ref()),
         }
         Ok(())
@@ -333,10 +359,12 @@ impl<'a> HomeScreen<'a> {
                 let nats = NatsTransport::new(client.clone(), &nats.prefix, name, Some(id.clone()));
                 (name.clone(), SessionAddress::Nats(Box::new(nats)))
             }
-            (SessionKey::Here(_) | SessionKey::There { .. }, _) => match key.folder() {
-                Some(folder) => (folder.name.clone(), SessionAddress::Socket(folder)),
-                None => return,
-            },
+            (SessionKey::Here(_) | SessionKey::There { .. } | SessionKey::Task(_), _) => {
+                match key.folder() {
+                    Some(folder) => (folder.name.clone(), SessionAddress::Socket(folder)),
+                    None => return,
+                }
+            }
         };
         let events = self.events.0.clone();
         tokio::spawn(async move {
@@ -354,6 +382,26 @@ impl<'a> HomeScreen<'a> {
                 }
             };
             let _ = events.send(event);
+        });
+    }
+
+    fn decide(&self, task: BlockedTaskKey, decision: TaskDecision) {
+        let events = self.events.0.clone();
+        let server = match &self.options.source {
+            HomeSource::Fleet { client, nats } => Some((client.clone(), (**nats).clone())),
+            HomeSource::Machine(_) => None,
+        };
+        tokio::spawn(async move {
+            let done = match &decision {
+                TaskDecision::Start(_) => "is in the queue again",
+                TaskDecision::Done => "is done",
+                TaskDecision::Remove => "is removed",
+            };
+            let (role, text) = match decided(&task, decision, server).await {
+                Ok(()) => (ThemeRole::Good, format!("Task {} {done}", task.task)),
+                Err(why) => (ThemeRole::Bad, why),
+            };
+            let _ = events.send(HomeEvent::Toast(role, text));
         });
     }
 
@@ -399,6 +447,63 @@ impl<'a> HomeScreen<'a> {
             );
         }
         Ok(())
+    }
+}
+
+/// Does what the user decided about a task. On this machine, as `creel task` does: a task that is done
+/// hands its branch in.
+async fn decided(
+    task: &BlockedTaskKey,
+    decision: TaskDecision,
+    server: Option<(Client, NatsConfig)>,
+) -> Result<(), String> {
+    let mut words = match &decision {
+        TaskDecision::Start(_) => vec!["task", "start"],
+        TaskDecision::Done => vec!["task", "done"],
+        TaskDecision::Remove => vec!["task", "remove"],
+    };
+    match &task.queue {
+        QueueKey::Project(root) => {
+            let hint = match &decision {
+                TaskDecision::Start(Some(hint)) => Some(format!("--context={hint}")),
+                TaskDecision::Start(None) | TaskDecision::Done | TaskDecision::Remove => None,
+            };
+            words.extend(["--queue", task.task.as_str()]);
+            words.extend(hint.as_deref());
+            let program = std::env::current_exe().map_err(|error| error.to_string())?;
+            let ran = tokio::process::Command::new(program)
+                .args(words)
+                .current_dir(root)
+                .stdin(std::process::Stdio::null())
+                .output()
+                .await
+                .map_err(|error| error.to_string())?;
+            let output = String::from_utf8_lossy(&ran.stderr);
+            let why = output.lines().next().unwrap_or("creel failed");
+            let why = why.strip_prefix("creel: ").unwrap_or(why).to_owned();
+            if ran.status.success() {
+                Ok(())
+            } else {
+                Err(why)
+            }
+        }
+        QueueKey::Named(name) => {
+            let Some((client, mut nats)) = server else {
+                return Err("the server is not known".to_owned());
+            };
+            nats.queue = Some(name.clone());
+            let request = match decision {
+                TaskDecision::Start(context) => QueueRequest::Again { context },
+                TaskDecision::Done => QueueRequest::Complete(None),
+                TaskDecision::Remove => QueueRequest::Remove,
+            };
+            let js = async_nats::jetstream::new(client);
+            let mut queue = TaskQueue::of_server(&js, &nats, LEASE)
+                .await
+                .map_err(|error| error.to_string())?;
+            let asked = queue.ask(&task.key, &request, now()).await;
+            asked.map(drop).map_err(|error| error.to_string())
+        }
     }
 }
 

@@ -240,3 +240,48 @@ fn without_a_terminal_creel_prints_its_help() {
             .is_empty()
     });
 }
+
+#[test]
+fn a_blocked_task_needs_you_on_the_home_screen_and_starts_again_with_a_hint() {
+    let project =
+        Project::with("agent: demo\nmax_iterations: 1\nagents: { demo: { script: s.yaml } }\n")
+            .file(
+                "s.yaml",
+                "turns: []\notherwise: { say: 'I cannot. <promise>BLOCKED</promise>' }\n",
+            );
+    project.queue(&["add", "Upgrade to 3.0"]);
+    project.queue(&["add", "Celebrate", "--depends-on", "1"]);
+    assert_eq!(project.drain(&[]).code, 4);
+    let listed = project.creel(&["sessions"]);
+    assert!(
+        listed.err.contains("the queue: 1 waiting · 1 blocked"),
+        "{}",
+        listed.err
+    );
+    let mut terminal = Terminal::start(project.command(&[]), (80, 24));
+    terminal.wait_for("the task needs you", |shown| {
+        shown.has("QUEUE  1 waiting · 1 blocked") && shown.has("◆ task 1")
+    });
+    // A task that is added elsewhere shows up.
+    project.queue(&["add", "Look around"]);
+    terminal.wait_for_text("1 ready");
+    terminal.press("a");
+    terminal.wait_for_text("Task 1 is blocked");
+    terminal.press("2");
+    terminal.wait_for_text("hint:");
+    for key in ["u", "s", "e"] {
+        terminal.press(key);
+    }
+    terminal.press("enter");
+    terminal.wait_for_text("Task 1 is in the queue again");
+    let task = project.queued("1");
+    assert_eq!(
+        (&task["state"], &task["context"]),
+        (&"ready".into(), &"use".into())
+    );
+    terminal.wait_for("nothing is blocked", |shown| {
+        shown.has("2 ready") && !shown.has("blocked")
+    });
+    terminal.press("q");
+    assert_eq!(terminal.end(), 0);
+}

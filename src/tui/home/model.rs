@@ -12,14 +12,14 @@ use std::{
 use super::{HomeRequest, new_session::NewSessionForm};
 use crate::{
     config::MotionMode,
-    engine::time::UnixTime,
+    engine::{queue::QueueCounts, time::UnixTime},
     present::{
         session_chip::ChipRole,
         session_list::{ListedSession, ListedState, SessionGroup},
         style::SPIN,
         text::counted as counted_words,
     },
-    sessions::{SessionChange, SessionKey},
+    sessions::{BlockedTaskKey, SessionChange, SessionKey, queue_feed::QueueSummary},
     tui::{
         keymap::{HomeKey, Keymap},
         modals::{help::HelpModal, question::ChoiceQuestion},
@@ -53,6 +53,8 @@ pub struct HomeRow {
 /// A line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HomeLine {
+    /// How many tasks of the queues are in which state.
+    Queue,
     Heading(SessionGroup),
     /// The row with this number.
     Session(usize),
@@ -66,12 +68,15 @@ pub enum HomeModal {
     NewSession(Box<NewSessionForm>),
     /// The user types a filter.
     Filter,
+    /// The user types what the agent of a blocked task should know.
+    Hint(BlockedTaskKey, String),
 }
 
 /// What outlasts a visit to a session: the next home screen begins with it.
 #[derive(Debug, Default)]
 pub struct HomeMemory {
     sessions: BTreeMap<Arc<SessionKey>, Arc<ListedSession>>,
+    queue: QueueCounts,
     cursor: Option<Arc<SessionKey>>,
     filter: String,
     /// When the home screen closed. What changed since is read again.
@@ -98,10 +103,14 @@ pub struct HomeModel {
     pub home_dir: Option<String>,
     /// Whether the first report has arrived.
     pub is_loaded: bool,
+    /// Whether the user has pressed a key. Until then the cursor is on the first row.
+    pub is_used: bool,
     pub filter: String,
     pub toast: Option<Toast>,
     pub modal: Option<HomeModal>,
     sessions: BTreeMap<Arc<SessionKey>, Arc<ListedSession>>,
+    /// The tasks of all queues.
+    queue: QueueCounts,
     /// The sessions that match the filter, in order.
     rows: Vec<HomeRow>,
     /// How many rows each group has, and how many sessions whatever the filter.
@@ -132,10 +141,12 @@ impl HomeModel {
             has_config: false,
             home_dir: None,
             is_loaded: false,
+            is_used: false,
             filter: String::new(),
             toast: None,
             modal: None,
             sessions: BTreeMap::new(),
+            queue: QueueCounts::default(),
             rows: Vec::new(),
             row_counts: [0; 3],
             session_counts: [0; 3],
@@ -152,6 +163,7 @@ impl HomeModel {
     pub fn restore(&mut self, memory: &mut HomeMemory) {
         let HomeMemory {
             sessions,
+            queue,
             cursor,
             filter,
             left,
@@ -160,7 +172,8 @@ impl HomeModel {
             farewell: _,
         } = std::mem::take(memory);
         self.is_loaded = !sessions.is_empty();
-        (self.left, self.outdated) = (left, outdated);
+        self.is_used = self.is_loaded;
+        (self.left, self.outdated, self.queue) = (left, outdated, queue);
         (self.sessions, self.cursor, self.filter, self.toast) = (sessions, cursor, filter, toast);
         self.arrange();
     }
@@ -168,7 +181,9 @@ impl HomeModel {
     /// What happens to the sessions when the home screen closes, for the terminal. None if none is
     /// running.
     pub fn farewell(&self) -> Option<String> {
-        let running = self.count(SessionGroup::NeedsYou) + self.count(SessionGroup::Running);
+        let tasks = self.sessions.keys().filter(|key| is_task(key)).count();
+        let listed = self.count(SessionGroup::NeedsYou) + self.count(SessionGroup::Running);
+        let running = listed.saturating_sub(tasks);
         let is_local = self.scope == HomeScope::Machine && !self.is_worker;
         let (verb, them) = if running == 1 {
             ("keeps", "it")
@@ -188,6 +203,7 @@ impl HomeModel {
         let (farewell, left) = (self.farewell(), Some(self.now));
         let Self {
             sessions,
+            queue,
             cursor,
             filter,
             outdated,
@@ -195,6 +211,7 @@ impl HomeModel {
         } = self;
         HomeMemory {
             sessions,
+            queue,
             cursor,
             filter,
             left,
@@ -207,6 +224,9 @@ impl HomeModel {
     /// Takes the first report of a watcher: sessions that are not in it are gone.
     pub fn take_all(&mut self, changes: Vec<SessionChange>) {
         let before = std::mem::take(&mut self.sessions);
+        let tasks = before.iter().filter(|(key, _)| is_task(key));
+        self.sessions
+            .extend(tasks.map(|(key, task)| (key.clone(), task.clone())));
         let left = self
             .left
             .map(|left| UnixTime(left.0.saturating_sub(FILE_CLOCK)));
@@ -244,6 +264,36 @@ impl HomeModel {
             }
         }
         self.arrange();
+    }
+
+    /// Takes what the queues have now: blocked tasks need the user like sessions.
+    pub fn take_queue(&mut self, report: QueueSummary) {
+        self.queue = report.counts;
+        self.sessions.retain(|key, _| !is_task(key));
+        let blocked = report.blocked.into_iter();
+        self.sessions
+            .extend(blocked.map(|(key, task)| (Arc::new(key), Arc::new(task))));
+        self.arrange();
+        if !self.is_used {
+            self.move_to(0);
+        }
+    }
+
+    pub const fn queue(&self) -> QueueCounts {
+        self.queue
+    }
+
+    /// Whether a line above the sessions says what the queues have.
+    pub fn has_queue(&self) -> bool {
+        self.queue != QueueCounts::default()
+    }
+
+    /// The blocked task under the cursor.
+    pub fn chosen_task(&self) -> Option<&BlockedTaskKey> {
+        match &*self.chosen()?.key {
+            SessionKey::Task(task) => Some(task),
+            SessionKey::Here(_) | SessionKey::There { .. } => None,
+        }
     }
 
     /// Puts the sessions that match the filter into order, and finds the cursor again.
@@ -314,6 +364,12 @@ impl HomeModel {
     /// The line with this number: each group that has rows begins with its heading.
     fn line(&self, mut number: usize) -> Option<HomeLine> {
         let mut before = 0;
+        if self.has_queue() {
+            match number.checked_sub(1) {
+                None => return Some(HomeLine::Queue),
+                Some(below) => number = below,
+            }
+        }
         for (group, rows) in SessionGroup::ALL
             .into_iter()
             .zip(self.row_counts)
@@ -335,13 +391,13 @@ impl HomeModel {
         };
         let groups = SessionGroup::ALL.into_iter().zip(self.row_counts);
         let headings = groups.filter(|(group, rows)| *group <= chosen.session.group() && *rows > 0);
-        self.at + headings.count()
+        self.at + headings.count() + usize::from(self.has_queue())
     }
 
     /// Keeps the cursor in sight, with its heading where it is the first of its group.
     fn scroll(&mut self) {
         let (line, height) = (self.cursor_line(), self.height().max(1));
-        let total = self.rows.len() + SessionGroup::ALL.len();
+        let total = self.rows.len() + SessionGroup::ALL.len() + usize::from(self.has_queue());
         let above = line.saturating_sub(1);
         self.top = self
             .top
@@ -365,7 +421,7 @@ impl HomeModel {
         let nth = usize::from(screen_row.checked_sub(1)?);
         match self.in_view().get(nth) {
             Some(HomeLine::Session(n)) => Some(*n),
-            Some(HomeLine::Heading(_)) | None => None,
+            Some(HomeLine::Heading(_) | HomeLine::Queue) | None => None,
         }
     }
 
@@ -373,7 +429,7 @@ impl HomeModel {
     pub fn unread_in_view(&self) -> Vec<SessionKey> {
         let rows = self.in_view().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
-            HomeLine::Heading(_) => None,
+            HomeLine::Heading(_) | HomeLine::Queue => None,
         });
         let is_unread = |row: &&HomeRow| matches!(row.session.state, ListedState::Unread);
         let unread = rows.filter(|row| is_unread(row) || self.outdated.contains(&*row.key));
@@ -398,7 +454,7 @@ impl HomeModel {
     pub fn next_tick(&self) -> Option<UnixTime> {
         let rows = self.in_view().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
-            HomeLine::Heading(_) => None,
+            HomeLine::Heading(_) | HomeLine::Queue => None,
         });
         let running: Vec<HomeRow> = rows
             .filter(|row| row.session.has_clock())
@@ -439,6 +495,17 @@ impl HomeModel {
                 .map(|(action, _)| action)
                 .collect();
         }
+        if let Some(task) = self.chosen_task() {
+            let keys = [
+                (HomeKey::Open, task.session.is_some()),
+                (HomeKey::Answer, true),
+                (HomeKey::New, is_local),
+                (HomeKey::Resume, true),
+                (HomeKey::Filter, true),
+            ];
+            let useful = keys.into_iter().filter(|(_, works)| *works);
+            return useful.map(|(key, _)| key).collect();
+        }
         let chosen = self
             .chosen()
             .map(|row| (row.session.group(), row.session.can_resume));
@@ -463,6 +530,10 @@ impl HomeModel {
             .map(|(action, _)| action)
             .collect()
     }
+}
+
+fn is_task(key: &SessionKey) -> bool {
+    matches!(key, SessionKey::Task(_))
 }
 
 /// How many sessions each group has.

@@ -4,7 +4,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent,
 use ratatui::layout::Rect;
 
 use super::{
-    HomeRequest,
+    HomeRequest, TaskDecision,
     model::{HomeModal, HomeModel},
     new_session::{FormResult, NewSessionForm},
     view,
@@ -12,7 +12,10 @@ use super::{
 use crate::{
     engine::event::StopTiming,
     present::session_list::SessionGroup,
-    sessions::{SessionChange, stored_session::RemovalPreview},
+    sessions::{
+        BlockedTaskKey, QueueKey, SessionChange, SessionKey, queue_feed::QueueSummary,
+        stored_session::RemovalPreview,
+    },
     tui::{
         keymap::{GlobalKey, HomeKey, KeyAction, KeyContext, ScrollKey},
         modals::{
@@ -68,6 +71,7 @@ pub enum HomeEvent {
     /// The first report of the watcher.
     AllSessions(Vec<SessionChange>),
     Sessions(Vec<SessionChange>),
+    Queue(QueueSummary),
     /// What a removal would delete.
     Removal(RemovalPreview),
     /// The form for a new session, with its places.
@@ -79,8 +83,14 @@ pub enum HomeEvent {
 /// Changes the model; returns what is to be done.
 pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
     match event {
-        HomeEvent::Key(key) => on_key(model, key),
-        HomeEvent::Mouse(mouse) => on_mouse(model, mouse),
+        HomeEvent::Key(key) => {
+            model.is_used = true;
+            on_key(model, key)
+        }
+        HomeEvent::Mouse(mouse) => {
+            model.is_used = true;
+            on_mouse(model, mouse)
+        }
         HomeEvent::Paste(text) => {
             match &mut model.modal {
                 Some(HomeModal::NewSession(form)) => form.paste(&text),
@@ -90,6 +100,7 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
                         .push_str(text.lines().next().unwrap_or_default());
                     model.arrange();
                 }
+                Some(HomeModal::Hint(_, hint)) => hint.push_str(&text.replace('\n', " ")),
                 Some(HomeModal::Help(_) | HomeModal::Question(_)) | None => {}
             }
             Vec::new()
@@ -105,6 +116,10 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
         }
         HomeEvent::Sessions(changes) => {
             model.take(changes);
+            Vec::new()
+        }
+        HomeEvent::Queue(report) => {
+            model.take_queue(report);
             Vec::new()
         }
         HomeEvent::Removal(preview) => {
@@ -155,6 +170,7 @@ fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
             }
         },
         Some(HomeModal::Filter) => on_filter_key(model, key),
+        Some(HomeModal::Hint(..)) => on_hint_key(model, key),
         None => match action {
             Some(action) => perform(model, action),
             // Escape takes back what narrows the list.
@@ -210,7 +226,41 @@ fn answer(model: &mut HomeModel, number: usize) -> Vec<HomeRequest> {
         return Vec::new();
     };
     model.modal = None;
+    if let Some(HomeRequest::AskForHint(task)) = choice.request {
+        model.modal = Some(HomeModal::Hint(task, String::new()));
+        return Vec::new();
+    }
     choice.request.into_iter().collect()
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the terminal library's enum grows"
+)]
+fn on_hint_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
+    let Some(HomeModal::Hint(task, hint)) = &mut model.modal else {
+        return Vec::new();
+    };
+    let control = key
+        .modifiers
+        .intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+    match key.code {
+        KeyCode::Enter => {
+            let hint = Some(hint.trim().to_owned()).filter(|hint| !hint.is_empty());
+            let request = HomeRequest::Task(task.clone(), TaskDecision::Start(hint));
+            model.modal = None;
+            return vec![request];
+        }
+        KeyCode::Esc => model.modal = None,
+        KeyCode::Char('c') if control => model.modal = None,
+        KeyCode::Char('u') if control => hint.clear(),
+        KeyCode::Backspace => {
+            hint.pop();
+        }
+        KeyCode::Char(c) if !control => hint.push(c),
+        _ => {}
+    }
+    Vec::new()
 }
 
 #[expect(
@@ -312,6 +362,9 @@ fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
         (_, Some(chosen)) => chosen,
         (_, None) => return Vec::new(),
     };
+    if let SessionKey::Task(task) = session {
+        return on_task_key(model, key, task);
+    }
     let refusal = match key {
         HomeKey::Open if group == SessionGroup::Ended => return vec![HomeRequest::Replay(session)],
         HomeKey::Open => return vec![HomeRequest::Attach(session)],
@@ -336,6 +389,72 @@ fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
     };
     model.say(ThemeRole::Warning, refusal);
     Vec::new()
+}
+
+/// A key on the row of a blocked task.
+fn on_task_key(model: &mut HomeModel, key: HomeKey, task: BlockedTaskKey) -> Vec<HomeRequest> {
+    let name = &task.task;
+    match key {
+        HomeKey::Open => match &task.session {
+            Some(session) => return vec![HomeRequest::Replay(SessionKey::Here(session.clone()))],
+            None => model.say(
+                ThemeRole::Warning,
+                format!("No session on this machine has worked on task {name}"),
+            ),
+        },
+        HomeKey::Answer => {
+            model.modal = Some(HomeModal::Question(Box::new(ask_about_task(task))));
+        }
+        HomeKey::Resume => return vec![HomeRequest::Task(task, TaskDecision::Start(None))],
+        HomeKey::Stop => model.say(ThemeRole::Warning, format!("Task {name} is not running")),
+        HomeKey::Remove => model.say(
+            ThemeRole::Warning,
+            format!("Task {name} waits for your decision: answer it"),
+        ),
+        HomeKey::Filter | HomeKey::Quit | HomeKey::Demo | HomeKey::Init | HomeKey::New => {}
+    }
+    Vec::new()
+}
+
+fn ask_about_task(task: BlockedTaskKey) -> ChoiceQuestion<HomeRequest> {
+    let decide = |decision| Some(HomeRequest::Task(task.clone(), decision));
+    let choice = |label: &str, effect: &str, request| OfferedChoice {
+        label: label.to_owned(),
+        effect: effect.to_owned(),
+        request,
+    };
+    let mut choices = vec![
+        choice(
+            "Start it again",
+            "a worker takes it",
+            decide(TaskDecision::Start(None)),
+        ),
+        choice(
+            "Start it again with a hint",
+            "its agent reads what you write",
+            Some(HomeRequest::AskForHint(task.clone())),
+        ),
+    ];
+    // The work of a task is on the machine on which the queue is.
+    if matches!(task.queue, QueueKey::Project(_)) {
+        choices.push(choice(
+            "It is done",
+            "its branch counts as finished, and tasks that wait for it start",
+            decide(TaskDecision::Done),
+        ));
+    }
+    choices.push(choice(
+        "Remove it",
+        "no task waits for it any longer",
+        decide(TaskDecision::Remove),
+    ));
+    choices.push(choice("Leave it", "", None));
+    ChoiceQuestion {
+        title: format!("Task {} is blocked", task.task),
+        text: Vec::new(),
+        choices,
+        chosen: 0,
+    }
 }
 
 fn ask_to_stop_worker() -> ChoiceQuestion<HomeRequest> {
@@ -463,6 +582,7 @@ fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
             HomeModal::Question(_)
             | HomeModal::Help(_)
             | HomeModal::NewSession(_)
+            | HomeModal::Hint(..)
             | HomeModal::Filter,
         )
         | None => {}

@@ -24,6 +24,7 @@ use crate::{
         session_chip::ChipRole,
         session_list::{ListedState, SessionGroup, short_path},
         style::spinner_frame,
+        tables::queue_counts,
         text::plain,
         usage,
     },
@@ -59,7 +60,7 @@ pub fn prepare(model: &mut HomeModel, area: Rect) {
     match modal {
         Some(HomeModal::Help(help)) => help.prepare(&look.keymap, &look.theme, area),
         Some(HomeModal::NewSession(form)) => form.prepare(&look.theme),
-        Some(HomeModal::Question(_) | HomeModal::Filter) | None => {}
+        Some(HomeModal::Question(_) | HomeModal::Filter | HomeModal::Hint(..)) | None => {}
     }
 }
 
@@ -87,6 +88,9 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         draw_detail(model, line(area.height - 2), buffer);
     }
     if model.rows().is_empty() {
+        if model.has_queue() {
+            queue_line(model).render(Rect { height: 1, ..body }, buffer);
+        }
         draw_empty(model, body, buffer);
     } else {
         draw_list(model, body, buffer);
@@ -96,7 +100,7 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         Some(HomeModal::Help(help)) => help.draw(&model.look.keymap, theme, area, buffer),
         Some(HomeModal::Question(question)) => question.draw(theme, area, buffer),
         Some(HomeModal::NewSession(form)) => form.draw(theme, area, buffer),
-        Some(HomeModal::Filter) | None => {}
+        Some(HomeModal::Filter | HomeModal::Hint(..)) | None => {}
     }
     model.look.replace_signs(buffer);
 }
@@ -105,12 +109,17 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<KeyEvent> {
     let last = area.bottom().saturating_sub(1);
     let kind = match &model.modal {
-        Some(HomeModal::Help(_) | HomeModal::Filter) | None if row == last => KeyRow::Hints,
+        Some(HomeModal::Help(_) | HomeModal::Filter | HomeModal::Hint(..)) | None
+            if row == last =>
+        {
+            KeyRow::Hints
+        }
         Some(HomeModal::NewSession(_)) if row == NewSessionForm::hint_row(area) => KeyRow::Hints,
         None if model.rows().is_empty() && row > area.y => KeyRow::Answer,
         Some(
             HomeModal::Help(_)
             | HomeModal::Filter
+            | HomeModal::Hint(..)
             | HomeModal::NewSession(_)
             | HomeModal::Question(_),
         )
@@ -303,7 +312,7 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         .iter()
         .filter_map(|line| match line {
             HomeLine::Session(n) => model.rows().get(*n).map(|row| RowTexts::of(model, row)),
-            HomeLine::Heading(_) => None,
+            HomeLine::Heading(_) | HomeLine::Queue => None,
         })
         .collect();
     let columns = HomeColumns::of(&texts, model, usize::from(area.width));
@@ -316,6 +325,7 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         };
         match line {
             HomeLine::Heading(group) => heading(model, group).render(place, buffer),
+            HomeLine::Queue => queue_line(model).render(place, buffer),
             HomeLine::Session(n) => {
                 let Some(texts) = texts.next() else { continue };
                 let line = row_line(model, texts, columns, n == model.position());
@@ -366,6 +376,19 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         ]);
     }
     Line::from(spans).render(area, buffer);
+}
+
+/// What the queues have to do.
+fn queue_line(model: &HomeModel) -> Line<'static> {
+    let theme = &model.look.theme;
+    let counts = queue_counts(model.queue()).unwrap_or_default();
+    Line::from(vec![
+        Span::styled(
+            " QUEUE",
+            theme.style(ThemeRole::Heading).add_modifier(Modifier::BOLD),
+        ),
+        theme.span(ThemeRole::Faint, format!("  {counts}")),
+    ])
 }
 
 fn heading(model: &HomeModel, group: SessionGroup) -> Line<'static> {
@@ -582,14 +605,20 @@ fn draw_empty(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 /// A message to the user, the filter, or the keys that do something now.
 fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let theme = &model.look.theme;
-    if matches!(model.modal, Some(HomeModal::Filter)) {
-        let hint = "   enter keep   esc show all";
-        let room = usize::from(area.width).saturating_sub(2);
-        let filter = fit(&plain(&model.filter), room);
-        let left = room.saturating_sub(filter.width());
+    let typed = match &model.modal {
+        Some(HomeModal::Filter) => Some(("/", &model.filter, "   enter keep   esc show all")),
+        Some(HomeModal::Hint(_, hint)) => {
+            Some((" hint: ", hint, "   enter start it   esc leave it"))
+        }
+        Some(HomeModal::Help(_) | HomeModal::Question(_) | HomeModal::NewSession(_)) | None => None,
+    };
+    if let Some((label, text, hint)) = typed {
+        let room = usize::from(area.width).saturating_sub(1 + label.width());
+        let text = tail(&plain(text), room);
+        let left = room.saturating_sub(text.width());
         Line::from(vec![
-            theme.span(ThemeRole::Key, "/"),
-            theme.span(ThemeRole::Text, filter),
+            theme.span(ThemeRole::Key, label),
+            theme.span(ThemeRole::Text, text),
             Span::raw("▏"),
             theme.span(
                 ThemeRole::Faint,
@@ -642,7 +671,8 @@ fn words(model: &HomeModel, key: HomeKey) -> &'static str {
         .chosen()
         .is_some_and(|row| row.session.group() == SessionGroup::Ended);
     match key {
-        HomeKey::Open if over => "replay",
+        HomeKey::Open if over || model.chosen_task().is_some() => "replay",
+        HomeKey::Resume if model.chosen_task().is_some() => "start again",
         HomeKey::Open => "open",
         HomeKey::Answer => "answer",
         HomeKey::New if model.size.0 < 80 => "new",

@@ -12,6 +12,8 @@ use creel::{
     engine::{
         event::{SessionOutcome, StopTiming},
         gate::kind::GateKind,
+        queue::{QueueCounts, QueuedTask, task_spec::TaskSpec},
+        tasks::graph::TaskDescription,
         time::{TimeSpan, UnixTime},
     },
     present::{
@@ -19,10 +21,11 @@ use creel::{
         session_list::{ListedSession, ListedState},
         style::SignSet,
     },
-    sessions::{SessionChange, SessionKey},
+    queue::backend::QueueTaskKey,
+    sessions::{BlockedTaskKey, QueueKey, SessionChange, SessionKey, queue_feed::QueueSummary},
     tui::{
         home::{
-            HomeRequest,
+            HomeRequest, TaskDecision,
             model::{HomeModel, HomeScope},
             update::{HomeEvent, update},
             view,
@@ -257,8 +260,89 @@ fn the_frames_of_the_home_screen() {
             .map(|(one, (host, user))| on(one, host, user));
         update(&mut fleet, HomeEvent::AllSessions(all.collect()));
         show("fleet", &mut fleet);
+        let mut queued = home(size);
+        update(&mut queued, HomeEvent::Queue(blocked_task()));
+        queued.move_to(0);
+        show("queue", &mut queued);
+        press(&mut queued, "a");
+        show("blocked task", &mut queued);
+        press(&mut queued, "2 u s e");
+        show("hint", &mut queued);
         expected.assert_eq(&shown);
     }
+}
+
+/// A queue in which one task needs the user. Its session is on this machine.
+fn blocked_task() -> QueueSummary {
+    let key = BlockedTaskKey {
+        queue: QueueKey::Project("/home/me/src/parser".into()),
+        key: QueueTaskKey::own("9"),
+        task: "9".to_owned(),
+        session: Some("/home/me/src/parser/.creel/sessions/task-9".into()),
+    };
+    let order = TaskSpec {
+        id: "9".to_owned(),
+        description: TaskDescription {
+            goal: "Upgrade to 3.0".to_owned(),
+            ..TaskDescription::default()
+        },
+        ..TaskSpec::default()
+    };
+    let task = QueuedTask::new(order, UnixTime(NOW));
+    let why = "tests still fails after 5 retries: src/api.rs:41";
+    let listed = ListedSession::blocked_task(&task, "/home/me/src/parser", why);
+    QueueSummary {
+        counts: QueueCounts {
+            waiting: 1,
+            ready: 9,
+            active: 3,
+            blocked: 1,
+            unmerged: 2,
+        },
+        blocked: vec![(SessionKey::Task(key), listed)],
+    }
+}
+
+#[test]
+fn a_blocked_task_is_decided_on_the_home_screen() {
+    let mut model = home((80, 24));
+    update(&mut model, HomeEvent::Queue(blocked_task()));
+    let at = model
+        .rows()
+        .iter()
+        .position(|row| row.session.name == "task 9");
+    model.move_to(at.expect("the blocked task needs the user"));
+    let Some(SessionKey::Task(task)) = model.chosen().map(|row| (*row.key).clone()) else {
+        panic!("the cursor is on the task");
+    };
+    let decide = |decision| vec![HomeRequest::Task(task.clone(), decision)];
+    let session = task.session.clone().expect("it is here");
+    assert_eq!(
+        press(&mut model, "enter"),
+        [HomeRequest::Replay(SessionKey::Here(session))]
+    );
+    assert_eq!(press(&mut model, "r"), decide(TaskDecision::Start(None)));
+    assert_eq!(press(&mut model, "a 1"), decide(TaskDecision::Start(None)));
+    let hint = Some("use tabs".to_owned());
+    let keys = "a 2 u s e enter";
+    assert_eq!(
+        press(&mut model, keys),
+        decide(TaskDecision::Start(Some("use".to_owned())))
+    );
+    press(&mut model, "a 2");
+    update(&mut model, HomeEvent::Paste("use\ntabs".to_owned()));
+    assert_eq!(
+        press(&mut model, "enter"),
+        decide(TaskDecision::Start(hint))
+    );
+    assert_eq!(press(&mut model, "a 3"), decide(TaskDecision::Done));
+    assert_eq!(press(&mut model, "a 4"), decide(TaskDecision::Remove));
+    assert_eq!(press(&mut model, "a 5 a 2 u esc s x"), []);
+    // Sessions and tasks arrive in any order, and a task that is decided goes.
+    update(&mut model, HomeEvent::AllSessions(sessions()));
+    assert!(model.chosen_task().is_some());
+    update(&mut model, HomeEvent::Queue(QueueSummary::default()));
+    assert!(!model.has_queue() && model.chosen_task().is_none());
 }
 
 #[test]

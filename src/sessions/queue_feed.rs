@@ -1,0 +1,202 @@
+//! The queues of the projects or of a server, for lists of sessions: how many tasks are in which state,
+//! and which are blocked.
+//!
+//! # Invariants
+//! - While no queue changes, nothing is read.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use async_nats::{Client, jetstream};
+use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
+
+use crate::{
+    config::NatsConfig,
+    engine::queue::{QueueCounts, QueuedTask, QueuedTaskState},
+    journal::SessionsDir,
+    present::{session_list::ListedSession, tables::queued_name},
+    protocol::process_origin::host,
+    queue::{ProjectTasks, backend::QueueTaskKey, task_bucket::FleetTasks},
+    sessions::{
+        BlockedTaskKey, QueueKey, SessionKey,
+        folder_watch::FolderWatch,
+        session_store::{ProjectList, ProjectScope},
+    },
+};
+
+/// The shortest time between two reports.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long to wait before asking a server again.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// All queues as they are.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct QueueSummary {
+    pub counts: QueueCounts,
+    pub blocked: Vec<(SessionKey, ListedSession)>,
+}
+
+impl QueueSummary {
+    fn add(&mut self, queue: &QueueKey, task: &QueuedTask) {
+        self.counts.add(task);
+        let QueuedTaskState::Blocked { reason, by } = &task.state else {
+            return;
+        };
+        let (project, root) = match queue {
+            QueueKey::Project(root) => (root.display().to_string(), Some(root)),
+            QueueKey::Named(name) => (name.clone(), None),
+        };
+        let by = by.as_ref().filter(|by| by.host == host());
+        let folder = root
+            .zip(by)
+            .map(|(root, by)| SessionsDir::of(root).folder(&by.session));
+        let key = BlockedTaskKey {
+            queue: queue.clone(),
+            key: QueueTaskKey::of(&task.order),
+            task: queued_name(&task.order),
+            session: folder.filter(|it| it.exists()).map(|it| it.path),
+        };
+        let listed = ListedSession {
+            cost: task.total_spent().cost.unwrap_or(0.0),
+            ..ListedSession::blocked_task(task, &project, reason)
+        };
+        self.blocked.push((SessionKey::Task(key), listed));
+    }
+}
+
+/// The queues of these projects, read once.
+pub fn summary<'a>(roots: impl Iterator<Item = &'a Path>) -> QueueSummary {
+    let mut found = QueueSummary::default();
+    for root in roots {
+        // A queue that cannot be read has no tasks to show.
+        for task in ProjectTasks::of(root).now().unwrap_or_default() {
+            found.add(&QueueKey::Project(root.to_owned()), &task);
+        }
+    }
+    found
+}
+
+/// The queues of a server, from their tasks.
+pub fn summary_of_fleet<'a>(
+    tasks: impl Iterator<Item = (&'a String, &'a QueuedTask)>,
+) -> QueueSummary {
+    let mut found = QueueSummary::default();
+    for (queue, task) in tasks {
+        found.add(&QueueKey::Named(queue.clone()), task);
+    }
+    found
+}
+
+/// The receiver's end of a watcher. Dropping it ends the watcher.
+#[derive(Debug)]
+pub struct QueueFeed {
+    reports: mpsc::UnboundedReceiver<QueueSummary>,
+    task: JoinHandle<()>,
+}
+
+impl QueueFeed {
+    pub fn start(scope: ProjectScope) -> Self {
+        let (out, reports) = mpsc::unbounded_channel();
+        let task = tokio::spawn(watch(scope, out));
+        Self { reports, task }
+    }
+
+    pub fn of_fleet(client: Client, nats: NatsConfig) -> Self {
+        let (out, reports) = mpsc::unbounded_channel();
+        let task = tokio::spawn(follow_fleet(client, nats, out));
+        Self { reports, task }
+    }
+
+    /// The next report. None if the watcher has failed.
+    pub async fn next(&mut self) -> Option<QueueSummary> {
+        self.reports.recv().await
+    }
+}
+
+impl Drop for QueueFeed {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch(scope: ProjectScope, out: mpsc::UnboundedSender<QueueSummary>) {
+    let mut folders = FolderWatch::new();
+    let mut last = None;
+    loop {
+        let roots = scope.roots();
+        // Watch before looking, so that nothing in between is missed.
+        folders.watch(&watched(&scope, &roots));
+        let look = tokio::task::spawn_blocking(move || summary(roots.iter().map(PathBuf::as_path)));
+        let Ok(found) = look.await else { return };
+        if last.as_ref() != Some(&found) && out.send(found.clone()).is_err() {
+            return;
+        }
+        last = Some(found);
+        tokio::time::sleep(PAUSE).await;
+        folders.changed().await;
+    }
+}
+
+/// Where a project or a queue can appear, and the queues that exist.
+fn watched(scope: &ProjectScope, roots: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let list = scope.list.as_ref().map(ProjectList::file);
+    let list = list.and_then(|file| file.parent().map(Path::to_owned));
+    let queues = roots.iter().flat_map(|root| {
+        let [file, folder] = ProjectTasks::paths(root);
+        if folder.is_dir() {
+            vec![file, folder]
+        } else {
+            folder.parent().map(Path::to_owned).into_iter().collect()
+        }
+    });
+    queues.chain(list).collect()
+}
+
+async fn follow_fleet(client: Client, nats: NatsConfig, out: mpsc::UnboundedSender<QueueSummary>) {
+    loop {
+        match FleetTasks::follow(&jetstream::new(client.clone()), &nats).await {
+            Ok(tasks) => {
+                if report(tasks, &out).await.is_none() {
+                    return;
+                }
+            }
+            Err(error) => tracing::info!("the queues of the server: {error}"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Reports the tasks until the connection fails. None if there is no receiver any more.
+async fn report(mut tasks: FleetTasks, out: &mpsc::UnboundedSender<QueueSummary>) -> Option<()> {
+    let mut known: BTreeMap<(String, String), QueuedTask> = BTreeMap::new();
+    // When to report, if something has changed.
+    let mut due: Option<Instant> = None;
+    loop {
+        let next = match due {
+            Some(due) => tokio::time::timeout_at(due, tasks.next()).await,
+            None => Ok(tasks.next().await),
+        };
+        match next {
+            Ok(Ok((queue, key, Some(task)))) => {
+                known.insert((queue, key), task);
+                due.get_or_insert_with(|| Instant::now() + PAUSE);
+            }
+            Ok(Ok((queue, key, None))) => {
+                known.remove(&(queue, key));
+                due.get_or_insert_with(|| Instant::now() + PAUSE);
+            }
+            Ok(Err(error)) => {
+                tracing::info!("the queues of the server: {error}");
+                return Some(());
+            }
+            Err(_) => {
+                let tasks = known.iter().map(|((queue, _), task)| (queue, task));
+                out.send(summary_of_fleet(tasks)).ok()?;
+                due = None;
+            }
+        }
+    }
+}
