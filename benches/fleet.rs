@@ -47,6 +47,10 @@ fn main() -> ExitCode {
             name: "past",
             measure: past,
         },
+        Figure {
+            name: "merged",
+            measure: merged,
+        },
     ])
 }
 
@@ -64,20 +68,10 @@ fn queue(agent: &str, worktree: bool) -> Result<Project> {
         )?;
     }
     git(&project, &["init", "--quiet", "--initial-branch=main"])?;
+    git(&project, &["config", "user.name", "B"])?;
+    git(&project, &["config", "user.email", "b@example.com"])?;
     git(&project, &["add", "--all"])?;
-    git(
-        &project,
-        &[
-            "-c",
-            "user.name=B",
-            "-c",
-            "user.email=b@example.com",
-            "commit",
-            "--quiet",
-            "-m",
-            "first",
-        ],
-    )?;
+    git(&project, &["commit", "--quiet", "-m", "first"])?;
     ran(&project, &["trust"])?;
     Ok(project)
 }
@@ -222,6 +216,35 @@ fn past() -> Result<Vec<Finding>> {
             millis(new)
         ),
         verdict: if ratio <= 1.2 {
+            Verdict::Ok
+        } else {
+            Verdict::Missed
+        },
+    }])
+}
+
+/// A task from the queue into the base branch after 1,000 others, compared with the first ones.
+fn merged() -> Result<Vec<Finding>> {
+    const WORK: &str = "echo > $CREEL_SESSION.txt; echo '<promise>COMPLETE</promise>'";
+    let project = queue(WORK, true)?;
+    let through = |tasks: u32| -> Result<Duration> {
+        let worked = drained(&project, tasks, "1")?;
+        let started = Instant::now();
+        ran(&project, &["merge", "--queue"])?;
+        Ok(worked + started.elapsed() / tasks)
+    };
+    let first = through(TASKS)?.min(through(TASKS)?);
+    through(MANY_TASKS)?;
+    let last = through(TASKS)?.min(through(TASKS)?);
+    let ratio = last.as_secs_f64() / first.as_secs_f64();
+    Ok(vec![Finding {
+        text: format!(
+            "a task from the queue into the base branch after {MANY_TASKS} others: {:.1} ms; the first ones: {:.1} ms; ratio \
+             {ratio:.2}, allowed 1.3",
+            millis(last),
+            millis(first)
+        ),
+        verdict: if ratio <= 1.3 {
             Verdict::Ok
         } else {
             Verdict::Missed
