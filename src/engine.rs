@@ -81,7 +81,7 @@ use crate::engine::{
     input::Input,
     tasks::record::HookErrorData,
     time::UnixTime,
-    turn::reports::CUT_OFF,
+    turn::{event::StoppedByHook, reports::CUT_OFF},
 };
 
 pub use crate::engine::output::EngineOutput;
@@ -215,16 +215,27 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
             judged.verdict,
         );
     let broken_hook_event = broken_hook_event(dispatch, &finished, &judged);
+    let stopped_by = (judged.stops && dispatch.point.is_in_turn()).then(|| StoppedByHook {
+        point: dispatch.point,
+        hook: finished.hook.clone(),
+        run,
+        reason: dispatch::needs_a_person(dispatch.point, &finished.hook, &judged),
+    });
     let warning = state
         .beside()
         .escalation_warning(dispatch, &finished.hook, &judged);
     let messages = messages_of_hook(state, dispatch, &finished);
     let step = EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(finished))));
-    broken_hook_event
+    let step = broken_hook_event
         .into_iter()
         .chain(warning)
         .chain(messages)
-        .fold(step, EngineOutput::and)
+        .fold(step, EngineOutput::and);
+    let last = (state.iterations.current, state.turns.last);
+    match stopped_by {
+        Some(by) => state.permissions().stop_turn(last, by, step),
+        None => step,
+    }
 }
 
 /// What a reply says to the user, and what the agent gets before the goal.

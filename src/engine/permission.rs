@@ -58,6 +58,7 @@ use crate::engine::{
     refusal::Refusal,
     session::phase::Phase,
     steering::ControlState,
+    turn::event::StoppedByHook,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -541,16 +542,39 @@ impl<'a> PermissionRules<'a> {
         if !self.plan.has_tool_hooks() || self.requests.is_cancelled {
             return step;
         }
+        self.end_calls(step.and(Event::Turn(TurnEvent::Cancelling {
+            iteration: prompt.iteration,
+            turn: prompt.turn,
+            stopped_by: None,
+        })))
+    }
+
+    /// A hook stopped the session while the agent worked: the turn ends, then the user is asked.
+    pub(crate) fn stop_turn(
+        self,
+        (iteration, last): (u32, TurnId),
+        by: StoppedByHook,
+        step: EngineOutput,
+    ) -> EngineOutput {
+        let prompt = self.phase.turn_in_flight();
+        let cancelling = step.and(Event::Turn(TurnEvent::Cancelling {
+            iteration,
+            turn: prompt.map_or(last, |prompt| prompt.turn),
+            stopped_by: Some(Box::new(by)),
+        }));
+        let cancel = prompt.map(|prompt| Effect::CancelTurn(prompt.turn));
+        let ended = self.end_calls(cancelling);
+        cancel.into_iter().fold(ended, EngineOutput::then)
+    }
+
+    /// Answers the open requests of a turn that is being cancelled, and ends their hooks.
+    fn end_calls(self, step: EngineOutput) -> EngineOutput {
         let answers = self.requests.waiting.iter().map(|waiting| {
             let (ask, answer) = (waiting.ask, PermissionAnswer::Cancelled);
             Effect::AnswerPermission { ask, answer }
         });
-        let cancelling = step.and(Event::Turn(TurnEvent::Cancelling {
-            iteration: prompt.iteration,
-            turn: prompt.turn,
-        }));
         let hooks = self.tool_rules.cancel_requests();
-        answers.chain(hooks).fold(cancelling, EngineOutput::then)
+        answers.chain(hooks).fold(step, EngineOutput::then)
     }
 
     /// The agent's own hook no longer waits for an answer about a call: its process is gone. Nothing

@@ -262,6 +262,9 @@ impl SessionState {
         {
             return step;
         }
+        if let Some(step) = self.side_rules().ask_about_a_stop() {
+            return step;
+        }
         if self.is_held() {
             return EngineOutput::default();
         }

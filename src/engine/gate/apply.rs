@@ -137,7 +137,9 @@ fn gate_answered(
             ));
         }
         GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message) => {
-            if matches!(session.phase, Phase::Escalated(_)) {
+            if beside {
+                // What the main line does next is not about that hook.
+            } else if matches!(session.phase, Phase::Escalated(_)) {
                 // A question of the last turn, after the loop, leads back into the loop.
                 session.ending = None;
                 session.phase = Phase::Between;

@@ -44,6 +44,7 @@ use crate::engine::{
     stop::StopState,
     submit::state::PipelineState,
     tasks::{SessionTasks, record::DEEPEST},
+    turn::event::StoppedByHook,
 };
 
 /// The limit of tasks completed by hooks, between two prompts, for which `on_task_complete` hooks
@@ -64,12 +65,14 @@ pub struct SideJobs {
     pub completed: BTreeSet<String>,
     /// Failures that the user has not been asked about. They wait until the session can open a
     /// gate.
-    pub failures: Vec<TaskHookFailure>,
+    pub failures: Vec<BesideFailure>,
 }
 
-/// A hook of a completed task that needs the user.
+/// A hook beside the main line that needs the user: one of a completed task, or one that stopped
+/// the session while the agent worked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskHookFailure {
+pub struct BesideFailure {
+    pub point: HookPoint,
     pub hook: String,
     pub run: RunId,
     /// The reason as shown. One answer applies to all failures with the same reason.
@@ -94,7 +97,18 @@ pub enum SideJob {
     Resumed(String),
 }
 
-impl TaskHookFailure {
+impl BesideFailure {
+    /// A hook stopped the session while the agent worked.
+    pub(crate) fn stopped(by: &StoppedByHook) -> Self {
+        Self {
+            point: by.point,
+            hook: by.hook.clone(),
+            run: by.run,
+            reason: by.reason.clone(),
+            broken_for: None,
+        }
+    }
+
     /// The gate that asks about it.
     pub(crate) fn gate(&self) -> GateKind {
         self.subject().kind()
@@ -164,7 +178,8 @@ impl SideJobs {
         let (hook, run, point) = (done.hook.clone(), done.run, dispatch.point);
         if done.judgement.escalates {
             let reason = done.needs_a_person(point);
-            self.failures.push(TaskHookFailure {
+            self.failures.push(BesideFailure {
+                point,
                 hook,
                 run,
                 reason,
@@ -172,7 +187,8 @@ impl SideJobs {
             });
         } else if broken_again {
             let reason = is_broken_again(point, &hook, None);
-            self.failures.push(TaskHookFailure {
+            self.failures.push(BesideFailure {
+                point,
                 hook,
                 run,
                 reason,
@@ -181,16 +197,16 @@ impl SideJobs {
         }
     }
 
-    /// The user was asked about failures. Returns whether they were failures of task hooks, and not
-    /// of the lifecycle.
+    /// The user was asked about failures. Returns whether they were failures of hooks beside the
+    /// lifecycle, and not of the lifecycle.
     pub(crate) fn asked(&mut self, run: Option<RunId>, answer: GateResponse) -> bool {
         let Some(failure) = self.failure_of(run).cloned() else {
             return false;
         };
-        let is_same = |other: &mut TaskHookFailure| {
+        let is_same = |other: &mut BesideFailure| {
             other.hook == failure.hook && other.reason == failure.reason
         };
-        let asked: Vec<TaskHookFailure> = self.failures.extract_if(.., is_same).collect();
+        let asked: Vec<BesideFailure> = self.failures.extract_if(.., is_same).collect();
         let again = asked
             .into_iter()
             .filter(|_| answer == GateResponse::BrokenHook(BrokenHookAnswer::Retry));
@@ -203,8 +219,8 @@ impl SideJobs {
         true
     }
 
-    /// The failure of that run, if it is one of a task's hooks.
-    fn failure_of(&self, run: Option<RunId>) -> Option<&TaskHookFailure> {
+    /// The failure of that run, if its hook ran beside the lifecycle.
+    fn failure_of(&self, run: Option<RunId>) -> Option<&BesideFailure> {
         self.failures
             .iter()
             .find(|failure| Some(failure.run) == run)
@@ -212,7 +228,7 @@ impl SideJobs {
 
     /// The run of the first failure that a gate about this hook can mean.
     pub(crate) fn next_failure_of(&self, hook: &str, about: GateKind) -> Option<RunId> {
-        let is_it = |failure: &&TaskHookFailure| failure.hook == hook && failure.gate() == about;
+        let is_it = |failure: &&BesideFailure| failure.hook == hook && failure.gate() == about;
         self.failures.iter().find(is_it).map(|failure| failure.run)
     }
 
@@ -285,7 +301,7 @@ pub(crate) fn cut_off(task: &str, depth: u32) -> String {
 }
 
 impl SideJobs {
-    /// Whether a gate is about a task hook.
+    /// Whether a gate is about a hook beside the lifecycle.
     pub(crate) fn is_beside(&self, gate: &Gate) -> bool {
         self.failure_of(gate.subject.run()).is_some()
     }

@@ -19,12 +19,12 @@ use crate::engine::{
         claude::{ClaudeEvent, OUTPUT_LIMIT},
         dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
         point::{BrokenGate, HookPoint},
-        side_jobs::{SideJob, TaskHookFailure, cut_off},
+        side_jobs::{BesideFailure, SideJob, cut_off},
     },
     output::EngineOutput,
     policy::{AgentSpec, HookAction, HookSpec, PermissionPolicy, SubmitUntil},
     question::AgentQuestion,
-    session::SessionState,
+    session::{SessionState, phase::Phase},
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
     tasks::graph::Task,
 };
@@ -494,11 +494,42 @@ impl SideRules<'_> {
         }
     }
 
-    /// The gate for a failed task hook.
+    /// The gate for a hook that stopped the session while the agent worked, unless the session ends
+    /// anyway.
+    pub(crate) fn ask_about_a_stop(self) -> Option<EngineOutput> {
+        let phase = &self.0.phase;
+        let ends = match phase {
+            Phase::Exit(ending) => !ending.ends_well(),
+            Phase::Ended(_) => true,
+            Phase::Hooks(_)
+            | Phase::Due(_)
+            | Phase::Turn(_)
+            | Phase::Settled(_)
+            | Phase::Between
+            | Phase::Judging(_)
+            | Phase::Escalated(_)
+            | Phase::Pipeline
+            | Phase::PipelineOnly(_)
+            | Phase::Watching
+            | Phase::Delivering => {
+                let ending = self.0.ending.as_ref();
+                phase.is_ending() || ending.is_some_and(|ending| !ending.ends_well())
+            }
+        };
+        if ends || phase.is_in_flight() {
+            return None;
+        }
+        self.ask_about(|failure| failure.point.is_in_turn())
+    }
+
+    /// The gate for a failed hook beside the lifecycle.
     pub(crate) fn ask_about_failure(self) -> Option<EngineOutput> {
-        let hook_of =
-            |failure: &TaskHookFailure| HookRef::new(HookPoint::OnTaskComplete, &failure.hook);
-        let matters = |failure: &TaskHookFailure| {
+        self.ask_about(|_| true)
+    }
+
+    fn ask_about(self, is_meant: impl Fn(&BesideFailure) -> bool) -> Option<EngineOutput> {
+        let hook_of = |failure: &BesideFailure| HookRef::new(failure.point, &failure.hook);
+        let matters = |failure: &BesideFailure| {
             let is_still_broken = || {
                 self.0.presence == UserPresence::Attended
                     && self.0.hooks.is_broken_again(&hook_of(failure))
@@ -510,7 +541,7 @@ impl SideRules<'_> {
             .side
             .failures
             .iter()
-            .filter(|failure| !self.0.hooks.is_off(&hook_of(failure)));
+            .filter(|failure| is_meant(failure) && !self.0.hooks.is_off(&hook_of(failure)));
         let failure = waiting.find(|failure| matters(failure))?;
         Some(
             self.0

@@ -130,7 +130,7 @@ impl HookReply {
 
     /// Whether it denies a request of the agent.
     fn denies(&self) -> bool {
-        self.stops || self.refuses() || self.permission == Some(PermissionPolicy::Deny)
+        self.refuses() || self.permission == Some(PermissionPolicy::Deny)
     }
 
     /// Why the reply cannot be used.
@@ -393,6 +393,10 @@ fn judge_request(hook: &HookSpec, run: RunView<'_>) -> RunJudgement {
                 |reply| HookExplanation::replied(reply, "exit code 2"),
             ))
         }
+        (RunEnd::Exit(_), Some(reply)) if reply.stops => RunJudgement {
+            decides: Some(PermissionPolicy::Deny),
+            ..stopped(reply)
+        },
         (RunEnd::Exit(_), Some(reply)) if reply.denies() => {
             denied(HookExplanation::replied(reply, "it gave no reason"))
         }
@@ -479,8 +483,9 @@ fn judge_claude(
 /// Whether a block of a Claude Code hook goes to the agent with its next prompt.
 pub(crate) fn claude_tells_agent(hook: &HookSpec, run: RunView<'_>) -> bool {
     let tells = |handler: &ClaudeHandler| handler.event.rules().block == ClaudeBlock::TellsAgent;
+    let refuses = |reply: &HookReply| reply.refuses() && !reply.stops;
     hook.claude.as_deref().is_some_and(tells)
-        && (*run.end == RunEnd::Exit(2) || run.readable().is_some_and(HookReply::refuses))
+        && (*run.end == RunEnd::Exit(2) || run.readable().is_some_and(refuses))
 }
 
 /// Why a hook does not pass.

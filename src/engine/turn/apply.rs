@@ -8,6 +8,7 @@ use crate::engine::{
     hooks::{
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
+        side_jobs::BesideFailure,
     },
     pending::ItemState,
     policy::{MODEL, PermissionPolicy},
@@ -77,9 +78,11 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 unanswered.retain(|message| *message != question.message);
             }
         }
-        TurnEvent::Cancelling { .. } => {
+        TurnEvent::Cancelling { stopped_by, .. } => {
             session.requests.cancel();
             session.tool_hooks.forget_requests();
+            let asks = stopped_by.as_deref().map(BesideFailure::stopped);
+            session.side.failures.extend(asks);
         }
         TurnEvent::Ended {
             stop_reason,

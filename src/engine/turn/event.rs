@@ -7,8 +7,8 @@ use crate::engine::{
         AgentPermissionRequest, ContextUsage, ConversationMode, ForbiddenChanges, PlanEntry,
         StopReason, ToolCall, TurnUsage, WorktreeChanges,
     },
-    hooks::claude::FailureCause,
-    ids::{ItemId, PermissionId, TurnId},
+    hooks::{claude::FailureCause, point::HookPoint},
+    ids::{ItemId, PermissionId, RunId, TurnId},
     policy::PermissionPolicy,
     stored_form::known_or_none,
     time::TimeSpan,
@@ -114,7 +114,13 @@ pub enum TurnEvent {
     /// The turn was cancelled, in a session with hooks of tool calls. Until it ends, creel answers no
     /// request and starts no such hook.
     #[serde(rename = "turn_cancelling")]
-    Cancelling { iteration: u32, turn: TurnId },
+    Cancelling {
+        iteration: u32,
+        turn: TurnId,
+        /// The hook that stopped the session, if that is why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stopped_by: Option<Box<StoppedByHook>>,
+    },
     #[serde(rename = "turn_ended")]
     Ended {
         iteration: u32,
@@ -164,6 +170,16 @@ pub enum TurnEvent {
         )]
         next: Option<AfterTurn>,
     },
+}
+
+/// A hook that stopped the session while the agent worked (`continue: false`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoppedByHook {
+    pub point: HookPoint,
+    pub hook: String,
+    pub run: RunId,
+    /// For the user.
+    pub reason: String,
 }
 
 impl TurnEvent {

@@ -5,7 +5,7 @@ use creel::engine::{
         AgentPermissionRequest, PermissionAnswer, PermissionSource, ToolCall, ToolKind,
     },
     effect::ExitReason,
-    event::{ActorKind, Event, TurnEvent},
+    event::{ActorKind, Event, SessionOutcome, TurnEvent},
     gate::{
         Gate,
         kind::{GateChoice, GateKind},
@@ -401,5 +401,35 @@ fn a_cancelled_turn_ends_the_hooks_of_its_question() {
         world.command(SessionCommand::Unpause);
         let world = world.run();
         assert!(world.state.phase.outcome().is_some(), "{}", world.story());
+    }
+}
+
+/// Neither the question nor its answer reaches the agent, and you read why.
+#[test]
+fn a_hook_of_a_question_can_stop_the_session() {
+    let stops = Ran {
+        reply: Some(HookReply {
+            stops: true,
+            reason: Some("no questions".into()),
+            ..HookReply::default()
+        }),
+        ..passes()
+    };
+    for event in [ClaudeEvent::Elicitation, ClaudeEvent::ElicitationResult] {
+        let script = with_question_hook(event, stops.clone());
+        let script = script.attended(&[(GateKind::Escalation, GateChoice::Abort)]);
+        let mut world = works(script);
+        asks(&mut world, database(None));
+        if event == ClaudeEvent::ElicitationResult {
+            answers(&mut world, GateChoice::Answer, Some("2"));
+        }
+        world.finish_hook(0);
+        assert!(world.turn_cancelled, "{}", world.story());
+        let answered = given(&world).filter(|answer| *answer != PermissionAnswer::Cancelled);
+        assert_eq!(answered, None, "{}", world.story());
+        let world = world.run();
+        let ended = world.state.phase.outcome();
+        assert_eq!(ended, Some(SessionOutcome::Aborted), "{}", world.story());
+        assert_eq!(prompts(&world).len(), 1);
     }
 }

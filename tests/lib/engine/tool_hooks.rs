@@ -7,13 +7,17 @@ use creel::engine::{
         AgentPermissionRequest, AgentUpdate, FileLocation, PermissionAnswer, PermissionSource,
         StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd,
     },
-    event::{ActorKind, Event, GateEvent, HookEvent, PromptReason, StopTiming, TurnEvent},
+    event::{
+        ActorKind, Event, GateEvent, HookEvent, PromptReason, SessionOutcome, StopTiming,
+        TurnEvent, UserPresence,
+    },
     gate::kind::{GateChoice, GateKind},
     hooks::{
+        claude::{ClaudeEvent, ClaudeHandler},
         point::HookPoint,
         tool_hooks::unnamed,
         tool_matcher::{ClaudeToolEvent, ToolMatcher},
-        verdict::{HookReply, RunEnd},
+        verdict::{HookDecision, HookReply, RunEnd},
     },
     input::{GateAnswer, Input, SessionCommand},
     policy::{
@@ -1159,4 +1163,93 @@ fn a_call_whose_hook_was_killed_leaves_its_gate_and_the_next_one_is_asked_about(
     let records = world.events.len();
     world.input(Input::ToolHookGone(world.asking.1));
     assert_eq!(world.events.len(), records);
+}
+
+/// A hook that stops the session while the agent works: the turn ends, the agent does not read
+/// why, and you are asked once, whenever creel is killed.
+#[test]
+fn a_hook_of_a_call_can_stop_the_session() {
+    let stops = HookReply {
+        stops: true,
+        reason: Some("enough for today".into()),
+        decision: Some(HookDecision::Block),
+        ..HookReply::default()
+    };
+    let stops = Ran {
+        reply: Some(stops),
+        ..passes()
+    };
+    for (point, of_claude) in [
+        (HookPoint::PreTool, false),
+        (HookPoint::PreTool, true),
+        (HookPoint::PostTool, false),
+        (HookPoint::PostTool, true),
+    ] {
+        let event = match point {
+            HookPoint::PreTool => ClaudeToolEvent::PreToolUse,
+            _ => ClaudeToolEvent::PostToolUse,
+        };
+        let script = Script::new().hook_with(point, "guard", [stops.clone(), passes()], |spec| {
+            let handler = ClaudeHandler::new(ClaudeEvent::Tool(event));
+            spec.claude = of_claude.then(|| Box::new(handler));
+        });
+        let script = script
+            .agent([Answer::Says("Working."), DONE])
+            .attended(&[(GateKind::Escalation, GateChoice::Continue)]);
+        let mut world = until(World::begin(script.clone()), |world| world.turn.is_some());
+        asks(&mut world, edit("a.rs"));
+        if point == HookPoint::PostTool {
+            world.command(SessionCommand::AnswerGate(GateAnswer {
+                gate: world.state.gates.open.as_ref().expect("a gate").id,
+                choice: GateChoice::AllowOnce,
+                text: None,
+                items: None,
+            }));
+            let turn = world.turn.as_ref().expect("a turn").0;
+            let tool = ToolCall {
+                status: ToolStatus::Completed,
+                ..edit("a.rs")
+            };
+            let update = AgentUpdate::ToolUpdated(tool);
+            world.input(Input::Agent { turn, update });
+            world.permitted.clear();
+        }
+        world.finish_hook(0);
+        assert!(world.turn_cancelled, "{point}: {}", world.story());
+        if point == HookPoint::PreTool {
+            let answers: Vec<_> = world.permitted.iter().map(|(_, answer)| answer).collect();
+            assert_eq!(answers, [&PermissionAnswer::Cancelled]);
+        }
+        let stopped = world.events.len();
+        world.finish_turn();
+        let gate = world.state.gates.open.clone().expect("a gate");
+        assert_eq!(
+            gate.reason,
+            format!("the hook `guard` at {point} stopped the session: enough for today")
+        );
+        let gates = |world: &World| {
+            let is_it = |event: &&Event| matches!(event, Event::Gate(GateEvent::Opened { about, .. }) if *about == GateKind::Escalation);
+            world.events.iter().filter(is_it).count()
+        };
+        for kept in stopped..=world.events.len() {
+            let killed = World::from_events(script.clone(), &world.events[..kept]).resume();
+            assert_eq!(gates(&killed), 1, "{point} {kept}: {}", killed.story());
+            assert!(
+                !killed.story().contains("enough for today\""),
+                "{}",
+                killed.story()
+            );
+            assert!(killed.state.phase.outcome().is_some());
+        }
+        let unattended = Script {
+            presence: UserPresence::Unattended,
+            ..script
+        };
+        let left = World::from_events(unattended, &world.events[..stopped]).resume();
+        assert_eq!(left.state.phase.outcome(), Some(SessionOutcome::Escalated));
+        let world = world.run();
+        assert_eq!(gates(&world), 1, "{}", world.story());
+        let told = |event: &Event| matches!(event, Event::Turn(TurnEvent::PromptSent(prompt)) if prompt.text.contains("enough"));
+        assert!(!world.events.iter().any(told), "{}", world.story());
+    }
 }
