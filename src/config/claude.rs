@@ -43,6 +43,8 @@ use crate::{
 const SESSION_END: TimeSpan = TimeSpan::secs(60);
 /// Where creel has no such setting of its own.
 const PRIORITY: i64 = 100;
+/// Why a matcher of a question cannot be used.
+const NO_SERVER: &str = "creel does not know which server asks";
 /// Why creel does not run a handler that is not a command.
 const NO_COMMAND: &str = "creel runs only hooks of the type `command`";
 
@@ -167,7 +169,12 @@ pub(super) fn group_words(
 ) -> Option<Vec<String>> {
     let matcher = matcher?;
     let text = matcher.text()?;
-    if event.rules().words.is_empty() && !matches!(text, "" | "*") {
+    let is_all = matches!(text, "" | "*");
+    if event.point() == HookPoint::OnQuestion && !is_all {
+        let message = format!("{NO_SERVER}: `{}` takes no matcher", event.name());
+        let hint = "without a matcher the hook sees every question".to_owned();
+        report.error_hint(matcher.at, message, hint);
+    } else if event.rules().words.is_empty() && !is_all {
         let message = format!("this matcher has no effect: `{}` has none", event.name());
         report.warning(matcher.at, message);
     }
@@ -392,7 +399,7 @@ impl ImportedHandler<'_> {
             | ClaudeEvent::SessionEnd => None,
         };
         if event.point() == HookPoint::OnQuestion && !matches!(self.matcher, "" | "*") {
-            return Err("creel does not know which server asks".to_owned());
+            return Err(NO_SERVER.to_owned());
         }
         if self.node.get("if").is_some() {
             return Err(

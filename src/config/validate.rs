@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::{
-        hooks::claude::{ClaudeOffer, offer},
+        hooks::claude::refused_like,
         policy::{HookAction, HookSpec},
     },
     process::programs::{deciding_program, needed},
@@ -87,9 +87,9 @@ fn unknown_key(report: &mut DiagnosticReport, shape: &MapShape, key: &ConfigKey)
         return;
     }
     if shape.name == HOOKS.name
-        && let ClaudeOffer::Refused(why) = offer(&key.name)
+        && let Some((name, why)) = refused_like(&key.name)
     {
-        let name = quoted(&key.name);
+        let name = quoted(name);
         let message = format!("creel does not run hooks of Claude Code's event {name}");
         return report.error_hint(key.at, message, why.to_owned());
     }

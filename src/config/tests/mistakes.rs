@@ -476,6 +476,26 @@ hooks:
 }
 
 #[test]
+fn a_matcher_of_a_question_and_an_event_in_another_spelling_say_why() {
+    let text = "\
+hooks:
+  Elicitation: [{ matcher: github, hooks: [{ type: command, command: z }] }]
+  taskcreated: [{ hooks: [{ type: command, command: z }] }]
+  permission_denied: [z]
+";
+    expect_test::expect![[r#"
+        creel.yaml:2:28: creel does not know which server asks: `Elicitation` takes no matcher
+        2 |   Elicitation: [{ matcher: github, hooks: [{ type: command, command: z }] }]
+          |                            ^^^^^^ without a matcher the hook sees every question
+        creel.yaml:3:3: creel does not run hooks of Claude Code's event `TaskCreated`
+        3 |   taskcreated: [{ hooks: [{ type: command, command: z }] }]
+          |   ^^^^^^^^^^^ creel has no hook point for new tasks; use `automation`
+        creel.yaml:4:3: creel does not run hooks of Claude Code's event `PermissionDenied`
+        4 |   permission_denied: [z]
+          |   ^^^^^^^^^^^^^^^^^ creel has no hook point for denied calls; use `PreToolUse`, which sees each call before"#]].assert_eq(&errors_in(text));
+}
+
+#[test]
 fn syntax_errors_have_a_place_too() {
     let all = [
         "a: [1, 2\n",

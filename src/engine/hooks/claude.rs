@@ -255,15 +255,33 @@ pub fn offer(event: &str) -> ClaudeOffer {
     if let Some(event) = ClaudeEvent::named(event) {
         return ClaudeOffer::Runs(event);
     }
-    let refused = REFUSED.iter().find(|(names, _)| names.contains(&event));
+    let refused = refused(|name| name == event);
     refused.map_or(ClaudeOffer::Unknown, |(_, why)| ClaudeOffer::Refused(why))
+}
+
+/// The event that creel does not run and that this name means, in whatever spelling, and why.
+pub fn refused_like(written: &str) -> Option<(&'static str, &'static str)> {
+    let letters = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
+    refused(|name| letters(name) == letters(written))
+}
+
+fn refused(is_it: impl Fn(&str) -> bool) -> Option<(&'static str, &'static str)> {
+    let all = REFUSED
+        .iter()
+        .flat_map(|(names, why)| names.iter().map(move |name| (*name, *why)));
+    let mut all = all.filter(|(name, _)| is_it(name));
+    all.next()
 }
 
 /// The events whose hooks creel does not run, and why.
 const REFUSED: &[(&[&str], &str)] = &[
     (
-        &["PostToolBatch", "PermissionDenied"],
-        "creel does not run it; the agent does, if it reads this file",
+        &["PostToolBatch"],
+        "creel has no hook point for it; use `PostToolUse`, which sees each call",
+    ),
+    (
+        &["PermissionDenied"],
+        "creel has no hook point for denied calls; use `PreToolUse`, which sees each call before",
     ),
     (
         &["SubagentStart", "SubagentStop"],
