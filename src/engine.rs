@@ -276,15 +276,11 @@ fn broken_hook_event(
     let HookFinished {
         hook, point, end, ..
     } = finished;
-    let what = match end {
-        RunEnd::Exit(0) => finished
-            .reply
-            .as_ref()
-            .and_then(HookReply::problem)
-            .unwrap_or_default()
-            .to_owned(),
-        RunEnd::Exit(code) => format!("creel could not run its command (exit {code})"),
-        RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut => {
+    let problem = finished.reply.as_ref().and_then(HookReply::problem);
+    let what = match (end, problem) {
+        (RunEnd::Exit(_), Some(problem)) => problem.to_owned(),
+        (RunEnd::Exit(code), None) => format!("creel could not run its command (exit {code})"),
+        (RunEnd::Signal(_) | RunEnd::TimedOut | RunEnd::SpawnFailed(_) | RunEnd::Cut, _) => {
             end.describe()
         }
     };

@@ -754,13 +754,27 @@ impl<'a> PermissionRules<'a> {
             Some(_) => GateSubject::Question { ask: ask.ask },
             None => GateSubject::Permission { ask: ask.ask },
         };
-        let decided = tools.decision(ask).map(ToolDecision::describe);
-        let reason = match decided {
+        let reason = match self.said_by_hooks(ask) {
             Some(decided) => format!("{}; {decided}", ask.reason()),
             None => ask.reason(),
         };
         self.gates
             .open_gate_with(subject, reason, ask.choices(self.project()))
+    }
+
+    /// What hooks decided about a request, or why their answer to it cannot be used.
+    pub fn said_by_hooks(self, ask: &AgentPermissionRequest) -> Option<String> {
+        let decision = self.tool_rules.tools.decision(ask)?;
+        let unusable = ask
+            .question()
+            .and_then(|question| decision.content(question)?.err());
+        Some(match unusable {
+            Some(error) => format!(
+                "the hook `{}` leaves it to you, because its answer cannot be used: {error}",
+                decision.hook
+            ),
+            None => decision.describe(),
+        })
     }
 
     /// The request that a gate is about.
@@ -805,14 +819,10 @@ impl<'a> PermissionRules<'a> {
         ask: &AgentPermissionRequest,
     ) -> Option<(GateChoice, Option<String>)> {
         let decision = self.tool_rules.tools.decision(ask)?;
-        match decision.action {
-            PermissionPolicy::Allow => {
-                let content = ask.question()?.content(decision.answer.as_deref()).ok()?;
-                let content = serde_json::Value::Object(content).to_string();
-                Some((GateChoice::Answer, Some(content)))
-            }
-            PermissionPolicy::Deny => Some((GateChoice::Decline, None)),
-            PermissionPolicy::Ask => None,
+        match decision.content(ask.question()?)? {
+            Ok(Some(content)) => Some((GateChoice::Answer, Some(content))),
+            Ok(None) => Some((GateChoice::Decline, None)),
+            Err(_) => None,
         }
     }
 
@@ -849,8 +859,8 @@ impl<'a> PermissionRules<'a> {
         })
     }
 
-    /// Gives the agent an answer that hooks have seen. One that does not fit the form changes
-    /// nothing.
+    /// Gives the agent an answer that hooks have seen. One of a hook that does not fit the form
+    /// changes nothing but says so.
     pub(crate) fn answer_question(self) -> EngineOutput {
         let (
             Some(AnsweredQuestion {
@@ -867,33 +877,35 @@ impl<'a> PermissionRules<'a> {
         else {
             return EngineOutput::default();
         };
-        let changed = decision.as_ref().and_then(|decision| {
-            let content = match decision.action {
-                PermissionPolicy::Allow => {
-                    let content = question.content(decision.answer.as_deref()).ok()?;
-                    Some(serde_json::Value::Object(content).to_string())
-                }
-                PermissionPolicy::Deny => None,
-                PermissionPolicy::Ask => return None,
-            };
-            Some((decision.hook.clone(), content))
-        });
-        let (hook, content, unattended) = match changed {
-            Some((hook, content)) => (Some(hook), content, false),
-            None => (None, given.content.clone(), given.unattended),
+        let changed = decision
+            .as_ref()
+            .and_then(|decision| Some((&decision.hook, decision.content(question)?)));
+        let stays = || (None, given.content.clone(), given.unattended);
+        let ((hook, content, unattended), warning) = match changed {
+            Some((hook, Ok(content))) => ((Some(hook.clone()), content, false), None),
+            Some((hook, Err(error))) => {
+                let point = HookPoint::OnQuestion;
+                let why = format!("its answer cannot be used: {error}. The answer stays as it was");
+                (
+                    stays(),
+                    Some(Event::warning(format!("hook `{hook}` at {point}: {why}"))),
+                )
+            }
+            None => (stays(), None),
         };
         let answer = match content.clone() {
             Some(content) => PermissionAnswer::Selected(content),
             None => PermissionAnswer::Declined { unattended },
         };
-        EngineOutput::record(Event::Turn(TurnEvent::QuestionAnswered {
+        let answered = EngineOutput::record(Event::Turn(TurnEvent::QuestionAnswered {
             iteration: prompt.iteration,
             turn: prompt.turn,
             ask: *ask,
             content,
             hook,
-        }))
-        .then(Effect::AnswerPermission { ask: *ask, answer })
+        }));
+        let step = warning.into_iter().fold(answered, EngineOutput::and);
+        step.then(Effect::AnswerPermission { ask: *ask, answer })
     }
 
     /// The actor of the answer that is known before the user is asked: a hook or the rules. An agent

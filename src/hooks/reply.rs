@@ -60,7 +60,7 @@ pub fn parse(stdout: &ReplyText) -> Option<HookReply> {
 fn read(answer: &Map<String, Value>) -> Result<HookReply, ReplyError> {
     let specific = answer.get("hookSpecificOutput").and_then(Value::as_object);
     let decision = decision(answer.get("decision"))?;
-    let stops = stops(answer.get("continue"))?;
+    let stops = stops(answer.get("continue"))? || interrupts(specific);
     let reasons: &[&str] = if stops {
         &["stopReason", "reason"]
     } else {
@@ -153,11 +153,24 @@ fn permission(
         return Ok(None);
     };
     if let Some(action) = question_action(specific) {
+        let content = specific.get("content");
+        let fits = content.is_none_or(|content| content.is_object() || content.is_null());
         return match action.as_str() {
+            Some("accept") if !fits => Err(wrong(
+                "content",
+                content,
+                "an object with the fields of the answer",
+            )),
             Some("accept") => Ok(Some(PermissionPolicy::Allow)),
             Some("decline" | "cancel") => Ok(Some(PermissionPolicy::Deny)),
             Some(_) | None => Err(wrong("action", Some(action), "accept, decline or cancel")),
         };
+    }
+    let answers = specific.get("action").and_then(Value::as_str);
+    if matches!(answers, Some("accept" | "decline" | "cancel")) {
+        let name = "hookEventName";
+        let accepted = "Elicitation or ElicitationResult with an action";
+        return Err(wrong(name, specific.get(name), accepted));
     }
     let of_request = specific.get("decision");
     let (key, value, accepted) = match of_request {
@@ -202,6 +215,15 @@ fn permission_reason(specific: &Map<String, Value>) -> Option<String> {
     })
 }
 
+/// Whether a `PermissionRequest` hook denies a call and ends the turn with it.
+fn interrupts(specific: Option<&Map<String, Value>>) -> bool {
+    let of_request = specific.and_then(|specific| specific.get("decision"));
+    of_request.is_some_and(|decision| {
+        decision.get("behavior") == Some(&Value::from("deny"))
+            && decision.get("interrupt") == Some(&Value::Bool(true))
+    })
+}
+
 fn stops(value: Option<&Value>) -> Result<bool, ReplyError> {
     match value {
         None | Some(Value::Null) => Ok(false),
@@ -214,24 +236,24 @@ fn stops(value: Option<&Value>) -> Result<bool, ReplyError> {
 
 /// A field of a reply with a value that creel does not know.
 #[derive(Debug, thiserror::Error)]
-#[error("its JSON reply has the {key} {shown}, which creel does not know; use {accepted}")]
+#[error("its JSON reply has {what}; use {accepted}")]
 struct ReplyError {
-    key: &'static str,
-    shown: String,
+    what: String,
     accepted: &'static str,
 }
 
 fn wrong(key: &'static str, value: Option<&Value>, accepted: &'static str) -> ReplyError {
-    let mut shown = value.map(ToString::to_string).unwrap_or_default();
+    let Some(value) = value else {
+        let what = format!("no {key}");
+        return ReplyError { what, accepted };
+    };
+    let mut shown = value.to_string();
     if shown.len() > SHOWN {
         shown.truncate(shown.floor_char_boundary(SHOWN));
         shown.push('…');
     }
-    ReplyError {
-        key,
-        shown,
-        accepted,
-    }
+    let what = format!("the {key} {shown}, which creel does not know");
+    ReplyError { what, accepted }
 }
 
 /// The first of these keys with text that is not blank.
@@ -346,6 +368,28 @@ mod tests {
             parse(r#"{"continue":"false"}"#),
             Some(HookReply::unreadable(problem))
         );
+    }
+
+    #[test]
+    fn an_answer_to_a_question_that_creel_cannot_use_says_why() {
+        for (output, problem) in [
+            (
+                r#"{"hookEventName":"Elicitation","action":"accept","content":"pg"}"#,
+                "the content \"pg\", which creel does not know; use an object with the fields of the answer",
+            ),
+            (
+                r#"{"hookEventName":"Elicitation","action":"yes"}"#,
+                "the action \"yes\", which creel does not know; use accept, decline or cancel",
+            ),
+            (
+                r#"{"action":"accept","content":{}}"#,
+                "no hookEventName; use Elicitation or ElicitationResult with an action",
+            ),
+        ] {
+            let unreadable = HookReply::unreadable(format!("its JSON reply has {problem}"));
+            let text = format!("{{\"hookSpecificOutput\":{output}}}");
+            assert_eq!(parse(&text), Some(unreadable), "{text}");
+        }
     }
 
     #[test]

@@ -653,4 +653,12 @@ mod tests {
         );
         assert_eq!(described.detail, [DetailText::words(error)]);
     }
+
+    #[test]
+    fn a_warning_of_several_lines_is_shown_once() {
+        let event = Event::warning("hook `x` at stop says: one\ntwo\nthree".to_owned());
+        let described = describe(&event, &EventContext::default()).expect("a wording");
+        assert_eq!(described.headline(), "! Hook `x` at stop says: one…");
+        assert_eq!(described.detail, [DetailText::words("two\nthree")]);
+    }
 }

@@ -32,7 +32,7 @@ use crate::engine::{
     output::EngineOutput,
     permission::tool_call::{files, kind},
     policy::{PermissionPolicy, SessionPlan},
-    question::{AgentQuestion, QuestionAnswer},
+    question::{AgentQuestion, AnswerError, QuestionAnswer},
     session::SessionState,
 };
 
@@ -170,6 +170,21 @@ impl ToolDecision {
             PermissionPolicy::Allow => 0,
             PermissionPolicy::Ask => 1,
             PermissionPolicy::Deny => 2,
+        }
+    }
+
+    /// The answer to a question. Without content: it is declined. None if the user decides.
+    pub(crate) fn content(
+        &self,
+        question: &AgentQuestion,
+    ) -> Option<Result<Option<String>, AnswerError>> {
+        let content = || question.content(self.answer.as_deref());
+        match self.action {
+            PermissionPolicy::Allow => {
+                Some(content().map(|content| Some(Value::Object(content).to_string())))
+            }
+            PermissionPolicy::Deny => Some(Ok(None)),
+            PermissionPolicy::Ask => None,
         }
     }
 

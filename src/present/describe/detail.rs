@@ -50,7 +50,7 @@ pub fn details(event: &Event) -> Vec<DetailText> {
     {
         vec![DetailText::words(tree(tasks))]
     } else if let Event::Session(SessionEvent::Warning { text }) = event {
-        rest(text)
+        after_the_line(text)
     } else {
         Vec::new()
     };
@@ -117,6 +117,14 @@ fn output(finished: &HookFinished) -> String {
         .map(|text| text.trim_end())
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// What the line of a warning does not show.
+fn after_the_line(text: &str) -> Vec<DetailText> {
+    match text.trim().split_once('\n') {
+        Some((first, more)) if first.chars().count() <= SENTENCE => vec![DetailText::words(more)],
+        Some(_) | None => rest(text),
+    }
 }
 
 /// The whole text, if it does not fit into a line.

@@ -334,6 +334,27 @@ fn a_hook_answers_or_declines_a_question_before_the_user_is_asked() {
 }
 
 #[test]
+fn an_answer_of_a_hook_that_does_not_fit_says_why() {
+    let ran = || replies(PermissionPolicy::Allow, Some(r#"{"db":"oracle"}"#));
+    let why = "cannot be used: `oracle` does not fit: choose one of Postgres, SQLite";
+    let mut asked = works(with_question_hook(ClaudeEvent::Elicitation, ran()).attended(&[]));
+    asks_hooks(&mut asked, database(None));
+    let gate = asked.state.gates.open.as_ref().expect("a gate");
+    let reason = format!(
+        "the agent asks: Which database?; the hook `guide` leaves it to you, because its answer {why}"
+    );
+    assert_eq!(gate.reason, reason);
+    let script = with_question_hook(ClaudeEvent::ElicitationResult, ran()).attended(&[]);
+    let mut changed = works(script);
+    asks(&mut changed, database(None));
+    answers(&mut changed, GateChoice::Answer, Some("2"));
+    changed.finish_hook(0);
+    let warning =
+        format!("hook `guide` at on_question: its answer {why}. The answer stays as it was");
+    assert!(changed.story().contains(&warning), "{}", changed.story());
+}
+
+#[test]
 fn a_hook_sees_the_answer_before_the_agent_and_may_change_it() {
     let (allow, deny) = (PermissionPolicy::Allow, PermissionPolicy::Deny);
     let (yours, changed) = (r#"{"db":"sqlite"}"#, r#"{"db":"postgres"}"#);
