@@ -116,11 +116,18 @@ pub(super) fn line(gate: &GateView) -> String {
         .iter()
         .map(|line| format!("\n    {line}"))
         .collect::<String>();
+    if let Some(prompt) = &gate.prompt {
+        let lines = prompt.lines().map(|line| format!("\n    {}", plain(line)));
+        text += &format!("\n  prompt:{}", lines.collect::<String>());
+    }
     text += "\n  answers:";
     let figures = GateFigures {
         retries: gate.retries,
         bytes: None,
+        keeps_prompt: gate.prompt.is_some(),
+        replaces_prompt: gate.replaces_prompt,
     };
+
     let longest = gate
         .choices
         .iter()

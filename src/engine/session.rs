@@ -29,8 +29,10 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     budget::BudgetUsage,
     effect::Effect,
-    event::{SessionOutcome, SessionStarted, UserPresence},
-    gate::{SessionGates, notices::GateHooks, proposal_rules::ProposalState, subject::GateSubject},
+    event::{PromptSent, SessionOutcome, SessionStarted, UserPresence},
+    gate::{
+        Gate, SessionGates, notices::GateHooks, proposal_rules::ProposalState, subject::GateSubject,
+    },
     hooks::{
         HookState,
         dispatch::{DispatchCause, HookDispatch},
@@ -150,6 +152,32 @@ impl SessionState {
             None => self.agent_choice().spec(),
         };
         spec.is_some_and(|spec| spec.tool_hook_level() == ToolHookLevel::Native)
+    }
+
+    /// The prompt that hooks keep back at a gate, also once the session has ended there.
+    pub fn prompt_kept_back_at(&self, gate: &Gate) -> Option<&PromptSent> {
+        let mut phases = self.phases_at_gate();
+        phases.find_map(|phase| phase.prompt_kept_back_at(gate))
+    }
+
+    /// Whether a gate opened because a hook stopped the session.
+    pub fn is_stopped_at(&self, gate: &Gate) -> bool {
+        let phases = self.phases_at_gate();
+        let mut runs = phases.filter_map(|phase| phase.run_that_escalated(gate));
+        self.side.stopped_the_turn(gate) || runs.any(|done| done.judgement.stops)
+    }
+
+    /// The phase now, and the one in which the session ended at a gate.
+    fn phases_at_gate(&self) -> impl Iterator<Item = &Phase> {
+        let ending = self.ending.as_ref();
+        let asked = ending.and_then(|ending| ending.asked.as_ref());
+        let asked = asked.map(|asked| &asked.phase);
+        [&self.phase].into_iter().chain(asked)
+    }
+
+    /// Whether a message to the agent is sent instead of a prompt that hooks keep back.
+    pub fn message_replaces_prompt(&self) -> bool {
+        self.ending.is_none() && !self.pipelines.is_open()
     }
 
     pub fn max_iterations(&self) -> u32 {

@@ -59,6 +59,16 @@ impl ControlState {
         self.messages.drain(..carried.min(self.messages.len()));
     }
 
+    /// Removes the user's own messages among the first `carried`: the user writes another one
+    /// instead. Those of hooks and agents stay.
+    pub(crate) fn replace_messages(&mut self, carried: usize) {
+        let mut nth = 0;
+        self.messages.retain(|message| {
+            nth += 1;
+            nth > carried || message.by.is_supervised()
+        });
+    }
+
     /// Whether the messages after the first `known` are sent in a turn of their own. Messages of
     /// the agent itself or of a hook use up iterations there; otherwise they could keep the session
     /// running for ever.

@@ -60,6 +60,9 @@ pub struct TurnState {
     pub first: Option<FirstConversation>,
     /// The last prompt.
     pub prompt: String,
+    /// The prompt that hooks read last, until one is sent that they did not read.
+    #[serde(default)]
+    pub(crate) read: Option<ReadPrompt>,
     /// The end of the agent's last message. A tool call starts a new message.
     pub agent_text: String,
     /// Whether the agent began a tool call since its last text.
@@ -187,6 +190,14 @@ impl TurnState {
         self.agent_text
             .replace_range(..cut, fence.as_deref().unwrap_or_default());
     }
+}
+
+/// A prompt as its hooks got it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReadPrompt {
+    pub(crate) text: String,
+    /// Whether its turn had been interrupted before.
+    pub(crate) again: bool,
 }
 
 /// After a refusal the agent forgets the prompt, so none of its items count as delivered.

@@ -43,15 +43,22 @@ pub struct GateFigures {
     pub retries: Option<u32>,
     /// The size of the items that would be sent.
     pub bytes: Option<u64>,
+    /// Whether hooks keep a prompt back.
+    pub keeps_prompt: bool,
+    /// Whether a message is sent instead of it.
+    pub replaces_prompt: bool,
 }
 
 impl GateFigures {
-    pub fn of(state: &SessionState) -> Self {
+    pub fn of(state: &SessionState, gate: &Gate) -> Self {
         let grants = granted(state, GateChoice::Continue);
         let retries = grants.as_ref().and_then(GateGrants::most_retries);
+        let keeps_prompt = state.prompt_kept_back_at(gate).is_some();
         Self {
             retries,
             bytes: None,
+            keeps_prompt,
+            replaces_prompt: keeps_prompt && state.message_replaces_prompt(),
         }
     }
 }
@@ -83,6 +90,28 @@ pub fn choice_words(kind: GateKind, choice: GateChoice, figures: GateFigures) ->
             },
         ) => ChoiceWording {
             effect: format!("{effect}, {}", readable_size(bytes)).into(),
+            ..words
+        },
+        (
+            _,
+            GateChoice::Continue,
+            GateFigures {
+                keeps_prompt: true, ..
+            },
+        ) => ChoiceWording {
+            label: "Send the prompt".into(),
+            effect: "as it is".into(),
+            ..words
+        },
+        (
+            _,
+            GateChoice::Message,
+            GateFigures {
+                replaces_prompt: true,
+                ..
+            },
+        ) => ChoiceWording {
+            effect: "sent instead of this prompt".into(),
             ..words
         },
         (_, _, _) => words,
@@ -205,7 +234,7 @@ pub fn answer_words(
             choice,
             GateFigures {
                 retries,
-                bytes: None,
+                ..GateFigures::default()
             },
         )
         .label
@@ -279,6 +308,16 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
                 hook(name),
                 counted(state.retry.used, "retry")
             )
+        }
+        GateSubject::Escalation {
+            failed: Some(failed),
+        } if state.prompt_kept_back_at(gate).is_some() => {
+            format!("{} keeps this prompt back", hook(&failed.hook))
+        }
+        GateSubject::Escalation {
+            failed: Some(failed),
+        } if state.is_stopped_at(gate) => {
+            format!("{} stopped the session", hook(&failed.hook))
         }
         GateSubject::Escalation {
             failed: Some(failed),
@@ -359,20 +398,30 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         GateSubject::FinalDelivery { .. }
         | GateSubject::Delivery { .. }
         | GateSubject::Review { .. }
-        | GateSubject::Permission { .. }
-        | GateSubject::Question { .. }
         | GateSubject::BrokenHook(_)
         | GateSubject::Budget
         | GateSubject::Tampered
-        | GateSubject::Escalation { failed: Some(_) }
         | GateSubject::Pipeline { .. }
         | GateSubject::Proposal(_) => String::new(),
+        GateSubject::Permission { .. } | GateSubject::Question { .. } => {
+            let permissions = state.permissions();
+            let ask = permissions.asked_at(gate);
+            let said = ask.and_then(|ask| permissions.said_by_hooks(ask));
+            plain(&said.unwrap_or_default())
+        }
         GateSubject::Errors => plain(state.turns.last_error.as_deref().unwrap_or(&gate.reason)),
         GateSubject::UsageLimit => match &state.limits.hold {
             Some(hold) => usage::reset_time(hold, gate.opened, zone),
             None => plain(&gate.reason),
         },
         GateSubject::Escalation { failed: None } => plain(&gate.reason),
+        GateSubject::Escalation { failed: Some(_) }
+            if state.is_stopped_at(gate) || state.prompt_kept_back_at(gate).is_some() =>
+        {
+            plain(&gate.reason)
+        }
+        // The title and its output say all of it.
+        GateSubject::Escalation { failed: Some(_) } => String::new(),
     }
 }
 
@@ -407,6 +456,7 @@ mod tests {
         let figures = GateFigures {
             retries: Some(5),
             bytes: Some(1_234),
+            ..GateFigures::default()
         };
         let label = |kind, choice| choice_words(kind, choice, figures);
         assert_eq!(
@@ -415,7 +465,7 @@ mod tests {
         );
         let one = GateFigures {
             retries: Some(1),
-            bytes: None,
+            ..GateFigures::default()
         };
         assert_eq!(
             choice_words(GateKind::RetryLimit, GateChoice::Continue, one).label,

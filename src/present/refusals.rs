@@ -33,7 +33,7 @@ pub fn text(refusal: &Refusal) -> String {
         Refusal::NoTurn => "no turn is running".into(),
         Refusal::NoSuchRun(run) => format!("run {run} is not running"),
         Refusal::EmptyMessage => "the message is empty".into(),
-        Refusal::EmptyGateMessage => "the message is empty; write one to send".into(),
+        Refusal::EmptyGateMessage => "the message is empty; write it in quotes after the answer".into(),
         Refusal::SelfDriven => "the agent of this session drives itself and gets no prompts".into(),
         Refusal::NoSuchItem(id) => format!("there is no pending item {id}"),
         Refusal::ItemInFlight(id) => format!("item {id} is already with the agent"),

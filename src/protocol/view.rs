@@ -127,6 +127,12 @@ pub struct GateView {
     /// How many retries `continue` grants at a retry limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
+    /// The prompt that hooks keep back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Whether a message is sent instead of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replaces_prompt: bool,
     /// The hook that it is about.
     pub hook: Option<String>,
     /// The pending items that it is about.
@@ -257,12 +263,17 @@ fn gate_view(state: &SessionState, gate: &Gate) -> GateView {
     let options = offered
         .into_iter()
         .map(|OfferedAnswer { id, name, choice }| OptionView { id, name, choice });
+    let figures = GateFigures::of(state, gate);
     GateView {
         gate: gate.id,
         about: gate.kind(),
         reason: gate.reason.clone(),
         choices: gate.choices.clone(),
-        retries: GateFigures::of(state).retries,
+        retries: figures.retries,
+        prompt: state
+            .prompt_kept_back_at(gate)
+            .map(|prompt| prompt.text.clone()),
+        replaces_prompt: figures.replaces_prompt,
         hook: gate.subject.hook().map(str::to_owned),
         items: gate.subject.items().to_vec(),
         options: options.collect(),

@@ -145,7 +145,10 @@ fn a_users_message_answers_a_gate() {
     let refused = session.project.creel(&["gate", "answer", "1", "send"]);
     assert_eq!(
         (refused.code, refused.err.as_str()),
-        (1, "creel: the message is empty; write one to send\n")
+        (
+            1,
+            "creel: the message is empty; write it in quotes after the answer\n"
+        )
     );
     assert_eq!(
         session

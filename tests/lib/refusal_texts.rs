@@ -38,7 +38,7 @@ fn a_refusal_says_why_and_what_to_do() {
     expect![[r#"
         the session is not paused
         the message is empty
-        the message is empty; write one to send
+        the message is empty; write it in quotes after the answer
         there is no pending item 9
         unknown hook `nope`
         there is no gate 1

@@ -12,7 +12,7 @@ use crate::engine::{
         subject::{GateSubject, RecordedSubject},
     },
     hooks::{
-        apply::queue_stop_hook_output,
+        apply::queue_unsent_output,
         dispatch::{DispatchQuestion, HookDispatch},
     },
     protect::apply::{changes_answered, tampered_answered},
@@ -129,17 +129,18 @@ fn gate_answered(
         GateResponse::RetryLimit(answer) => limit_answered(session, answer, &gate.reason, grants),
         GateResponse::Escalation(EscalationAnswer::Complete) => {
             leave_turn(session);
-            queue_stop_hook_output(session);
+            queue_unsent_output(session);
             session.verify.pass = None;
             session.phase = Phase::Exit(LoopEnd::offering(
                 SessionOutcome::Complete,
                 "you accepted the work",
             ));
         }
+        // What the main line does next is not about a hook beside it.
+        GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message)
+            if beside => {}
         GateResponse::Escalation(EscalationAnswer::Continue | EscalationAnswer::Message) => {
-            if beside {
-                // What the main line does next is not about that hook.
-            } else if matches!(session.phase, Phase::Escalated(_)) {
+            if matches!(session.phase, Phase::Escalated(_)) {
                 // A question of the last turn, after the loop, leads back into the loop.
                 session.ending = None;
                 session.phase = Phase::Between;
@@ -147,12 +148,13 @@ fn gate_answered(
             } else if of_a_loop {
                 looked_at(session);
             } else if answer == GateResponse::Escalation(EscalationAnswer::Message)
-                && session.ending.is_none()
-                && !session.pipelines.is_open()
+                && session.message_replaces_prompt()
                 && let Some(held) = session.phase.held_prompt()
             {
-                // Your message is sent instead, and the held prompt is not.
-                session.steering.forget_messages(held.messages);
+                // Your message is sent instead, and the held prompt is not. What hooks gave for it
+                // is not lost.
+                session.steering.replace_messages(held.messages);
+                queue_unsent_output(session);
                 leave_turn(session);
                 session.phase = Phase::Due(DuePrompt::Message);
             } else {
@@ -258,7 +260,7 @@ fn limit_answered(
         RetryLimitAnswer::Ignore => {
             session.iterations.forced_past = Some(reason.to_owned());
             session.unsettled.accept_protected();
-            queue_stop_hook_output(session);
+            queue_unsent_output(session);
             let after_the_loop = session.ending.is_some();
             session.phase = if after_the_loop {
                 Phase::Delivering
@@ -267,7 +269,7 @@ fn limit_answered(
             };
         }
         RetryLimitAnswer::Send => {
-            queue_stop_hook_output(session);
+            queue_unsent_output(session);
             session.phase = Phase::Due(DuePrompt::Message);
         }
         RetryLimitAnswer::Continue => {
@@ -321,12 +323,12 @@ fn proposal_answered(
     session.proposal.is_approved |= answer == ProposalAnswer::Approve;
     match answer {
         ProposalAnswer::Approve | ProposalAnswer::Leave => {
-            queue_stop_hook_output(session);
+            queue_unsent_output(session);
             let reason = ending.unwrap_or_default();
             session.phase = Phase::Exit(LoopEnd::offering(SessionOutcome::Complete, reason));
         }
         ProposalAnswer::Send => {
-            queue_stop_hook_output(session);
+            queue_unsent_output(session);
             session.phase = Phase::Due(DuePrompt::Message);
         }
         // A change has a record of its own, and the gate stays open.

@@ -14,7 +14,10 @@ use crate::engine::{
     question::QuestionAnswer,
     session::{SessionState, apply::dispatch_of, phase::Phase},
     stop::apply::{stop_hook_finished, stop_hook_started},
-    turn::apply::leave_turn,
+    turn::{
+        ReadPrompt,
+        apply::{is_sent_again, leave_turn},
+    },
 };
 
 pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
@@ -74,15 +77,21 @@ pub(crate) fn apply_hook(session: &mut SessionState, event: &HookEvent) {
     }
 }
 
-/// Output of stop hooks is sent immediately if a hook blocks. If the turn is accepted, there is no
-/// feedback prompt, and the output becomes pending items for the next prompt.
-pub(crate) fn queue_stop_hook_output(session: &mut SessionState) {
+/// Output of stop hooks is sent immediately if a hook blocks, and output for one prompt with that
+/// prompt. If the user decides that it is not sent, the output becomes pending items for the next
+/// prompt.
+pub(crate) fn queue_unsent_output(session: &mut SessionState) {
     let Phase::Hooks(dispatch) = &session.phase else {
         return;
     };
-    if dispatch.point != HookPoint::Stop {
+    let unsent = if dispatch.point == HookPoint::Stop {
+        Some(dispatch)
+    } else {
+        dispatch.before.as_deref()
+    };
+    let Some(dispatch) = unsent else {
         return;
-    }
+    };
     let iteration = session.iterations.current;
     for done in &dispatch.done {
         let Some(text) = done.piped.clone() else {
@@ -90,7 +99,7 @@ pub(crate) fn queue_stop_hook_output(session: &mut SessionState) {
         };
         let source = ItemSource {
             run: done.run,
-            point: HookPoint::Stop,
+            point: dispatch.point,
             hook: done.hook.clone(),
             iteration,
             news: None,
@@ -133,12 +142,23 @@ pub(crate) fn hooks_due(
 
 /// A prompt waits for its hooks. Its items cannot be changed any more.
 fn prompt_hooks_due(session: &mut SessionState, hooks: &[String], prompt: &PromptSent) {
+    let is_for_one = |it: &&HookDispatch| {
+        let target = it.point.rules().piped_to;
+        matches!(target, PipeTarget::ThisPrompt | PipeTarget::Recovery)
+    };
+    let before = session.phase.dispatch().filter(is_for_one);
+    let before = before.cloned().map(Box::new);
+    session.turns.read = Some(ReadPrompt {
+        text: prompt.text.clone(),
+        again: is_sent_again(session, prompt),
+    });
     leave_turn(session);
     session
         .pending
         .set_state(&prompt.items, ItemState::InFlight);
     session.phase = Phase::Hooks(HookDispatch {
         queue: Some(hooks.iter().cloned().collect()),
+        before,
         ..HookDispatch::reached(
             HookPoint::PrePrompt,
             DispatchCause::Prompt(Box::new(prompt.clone())),

@@ -46,6 +46,9 @@ pub struct HookDispatch {
     pub asked: Vec<DispatchQuestion>,
     /// The pending items that the user has reviewed before they are sent with the prompt.
     pub seen: Vec<ItemId>,
+    /// The hooks before whose output is part of the prompt that waits here.
+    #[serde(default)]
+    pub before: Option<Box<Self>>,
 }
 
 /// A tool call, as its hooks see it.
@@ -190,6 +193,7 @@ impl HookDispatch {
             done: Vec::new(),
             asked: Vec::new(),
             seen: Vec::new(),
+            before: None,
         }
     }
 

@@ -306,6 +306,12 @@ impl SideJobs {
         self.failure_of(gate.subject.run()).is_some()
     }
 
+    /// Whether a gate is about a hook that stopped the session while the agent worked.
+    pub(crate) fn stopped_the_turn(&self, gate: &Gate) -> bool {
+        self.failure_of(gate.subject.run())
+            .is_some_and(|failure| failure.point.is_in_turn())
+    }
+
     /// The completed tasks whose hooks did not run because of the interrupt.
     pub(crate) fn hooks_left(&self) -> Option<Event> {
         let tasks: Vec<&str> = self.tasks().collect();

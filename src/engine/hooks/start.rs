@@ -308,22 +308,21 @@ impl<'a> HookRules<'a> {
     pub(crate) fn escalate_failures(self, dispatch: &HookDispatch) -> Option<EngineOutput> {
         let asked = dispatch.was_asked(DispatchQuestion::Escalation)
             || dispatch.point == HookPoint::SessionEnd;
-        let failed = dispatch.done.iter().find(|done| {
-            done.judgement.escalates
-                && !self
-                    .0
-                    .hooks
-                    .is_off(&HookRef::new(dispatch.point, &done.hook))
-        })?;
-        let reason = || failed.needs_a_person(dispatch.point);
-        (!asked).then(|| {
-            self.0.gates.open_gate(
-                GateSubject::Escalation {
-                    failed: Some(GateSubject::failed_hook(&failed.hook, failed.run)),
-                },
-                reason(),
-            )
-        })
+        let is_on = |hook: &str| !self.0.hooks.is_off(&HookRef::new(dispatch.point, hook));
+        let mut escalating = dispatch
+            .done
+            .iter()
+            .filter(|done| done.judgement.escalates && is_on(&done.hook));
+        let first = escalating.next().filter(|_| !asked)?;
+        let reasons: Vec<String> = [first]
+            .into_iter()
+            .chain(escalating)
+            .map(|done| done.needs_a_person(dispatch.point))
+            .collect();
+        let subject = GateSubject::Escalation {
+            failed: Some(GateSubject::failed_hook(&first.hook, first.run)),
+        };
+        Some(self.0.gates.open_gate(subject, reasons.join("; ")))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::engine::{
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
     gate::{apply::apply_gate, notices::note_gate_change},
     hooks::{
-        apply::{apply_hook, queue_stop_hook_output},
+        apply::{apply_hook, queue_unsent_output},
         dispatch::{DispatchCause, HookDispatch},
         point::HookPoint,
         side_jobs::SideJob,
@@ -167,7 +167,7 @@ fn iteration_completed(session: &mut SessionState, outcome: IterationOutcome) {
     }
     match outcome {
         IterationOutcome::Done | IterationOutcome::Forced => {
-            queue_stop_hook_output(session);
+            queue_unsent_output(session);
             session.phase = Phase::Hooks(HookDispatch::reached(
                 HookPoint::PostIteration,
                 DispatchCause::Lifecycle,

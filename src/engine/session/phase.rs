@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{
     event::{FinalDeliveryMode, IterationOutcome, PromptSent, SessionOutcome},
-    gate::{Gate, subject::GateSubject},
+    gate::{Gate, kind::GateKind, subject::GateSubject},
     hooks::{
-        dispatch::{DispatchCause, DispatchQuestion, HookDispatch},
+        dispatch::{DispatchCause, DispatchQuestion, FinishedRun, HookDispatch},
         point::HookPoint,
     },
     ids::{ItemId, TurnId},
@@ -188,6 +188,18 @@ impl Phase {
             | DispatchCause::Verification
             | DispatchCause::Resumed => None,
         }
+    }
+
+    /// The same, if its hooks keep it back at this gate.
+    pub fn prompt_kept_back_at(&self, gate: &Gate) -> Option<&PromptSent> {
+        self.run_that_escalated(gate).and(self.held_prompt())
+    }
+
+    /// The run that a gate for an escalation is about, if it is one of the lifecycle.
+    pub(crate) fn run_that_escalated(&self, gate: &Gate) -> Option<&FinishedRun> {
+        let run = gate.subject.run()?;
+        let mut runs = self.dispatch()?.done.iter();
+        runs.find(|done| done.run == run && gate.kind() == GateKind::Escalation)
     }
 
     /// The dispatch of the lifecycle, if one is in progress.

@@ -183,7 +183,10 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
     session.turns.ended_calls.clear();
     session.turns.prompt.clone_from(&prompt.text);
     session.turns.open_calls.clear();
-    let again = matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before)) if prompt.text.contains(&before.text));
+    let again = is_sent_again(session, prompt);
+    if !again && prompt.agent.is_none() && session.phase.held_prompt().is_none() {
+        session.turns.read = None;
+    }
     let by_person = session.steering.person_speaks_in(prompt.messages);
     if prompt.reason == PromptReason::Message && !by_person && !again {
         session.iterations.messages += 1;
@@ -216,6 +219,17 @@ pub(crate) fn prompt_sent(session: &mut SessionState, prompt: &PromptSent) {
         turn_of_a_watch_sent(session, prompt.reason, again);
     }
     session.phase = Phase::Turn(Box::new(prompt.clone()));
+}
+
+/// Whether a prompt is that of an interrupted turn.
+pub(crate) fn is_sent_again(session: &SessionState, prompt: &PromptSent) -> bool {
+    let read = session.turns.read.as_ref();
+    if session.phase.held_prompt().is_some() {
+        return read.is_some_and(|read| read.again);
+    }
+    let contains = |text: &str| prompt.text.contains(text);
+    matches!(&session.phase, Phase::Due(DuePrompt::Again(before) | DuePrompt::Cancelled(before))
+        if contains(&before.text) || read.is_some_and(|read| contains(without_handover(&read.text))))
 }
 
 fn turn_stopped(session: &mut SessionState, reason: StopReason, next: Option<AfterTurn>) {

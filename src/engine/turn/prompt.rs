@@ -3,7 +3,8 @@
 //! # Invariants
 //! - The first line of a prompt says what it is, except that an iteration prompt begins with its
 //!   own content.
-//! - Hooks read a prompt once: an interrupted turn is sent again as they read it.
+//! - Hooks read a prompt once: an interrupted turn is sent again as they read it. If something comes
+//!   before it then, such as a handover to another agent, they read the whole again.
 //! - A prompt that begins a new conversation stands on its own: see `turn/background.rs`.
 
 use crate::{
@@ -20,6 +21,7 @@ use crate::{
         policy::ContextPolicy,
         session::SessionState,
         time::TimeSpan,
+        usage_limit::without_handover,
     },
     text::shortened,
 };
@@ -369,9 +371,23 @@ impl PromptRules<'_> {
         }))
     }
 
-    /// Sends an interrupted turn again. Its hooks have read it.
+    /// Sends an interrupted turn again. Its hooks have read it, unless its text changes.
     pub(crate) fn send_again(self, cut: &PromptSent) -> EngineOutput {
-        self.transmit(self.with_notes(self.again(cut)))
+        let again = self.with_notes(self.again(cut));
+        let read = self.0.turns.read.as_ref().filter(|_| {
+            let due = self.0.hook_rules();
+            let due = due.due(HookPoint::PrePrompt, &DispatchCause::Lifecycle);
+            again.text != cut.text && cut.agent.is_none() && !due.is_empty()
+        });
+        let Some(read) = read else {
+            return self.transmit(again);
+        };
+        let text = without_handover(&read.text).to_owned();
+        let cut = PromptSent {
+            text,
+            ..cut.clone()
+        };
+        self.send(self.again(&cut))
     }
 
     /// What the agent has to know first.

@@ -145,7 +145,7 @@ impl GateModal {
         };
         let items = items.filter_map(marked).collect();
         let ask = state.permissions().asked_at(&gate).cloned();
-        let options = answers::options(&gate, ask.as_ref(), GateFigures::of(state));
+        let options = answers::options(&gate, ask.as_ref(), GateFigures::of(state, &gate));
         let choice = answers::first(&options);
         // Of a run's output, the end says most.
         let scroll = if runs.is_empty() { 0 } else { END };

@@ -2,6 +2,7 @@
 //! what a hook says to you, and to the agent before its goal.
 
 use creel::engine::{
+    conversation::{LimitCause, TurnFailure, UsageLimit},
     event::{Event, GateEvent, HookEvent, HookFinished, PromptReason, SessionOutcome, TurnEvent},
     gate::kind::{GateChoice, GateKind},
     hooks::{
@@ -10,13 +11,17 @@ use creel::engine::{
         verdict::HookReply,
     },
     ids::ItemId,
-    input::SessionCommand,
-    policy::HookFailurePolicy,
+    input::{Input, SessionCommand},
+    policy::{AgentSpec, FallbackAgent, HookFailurePolicy},
     refusal::Refusal,
+    time::TimeSpan,
 };
 use expect_test::expect;
 
-use crate::{engine::stories::becomes, support::world::*};
+use crate::{
+    engine::stories::becomes,
+    support::{samples::until, world::*},
+};
 
 fn prompts(world: &World) -> Vec<(PromptReason, String)> {
     let sent = |event: &Event| match event {
@@ -167,6 +172,131 @@ fn your_message_is_sent_instead_of_a_held_prompt_and_is_read_too() {
     assert!(sent[1].1.contains("held"), "{sent:?}");
 }
 
+/// What hooks gave for a prompt is not lost when your message is sent instead of it: their messages
+/// go with yours, their output with the next iteration.
+#[test]
+fn what_hooks_gave_for_a_held_prompt_outlives_your_message() {
+    let initial = Ran {
+        reply: Some(HookReply {
+            initial_message: Some("Read NOTES first.".into()),
+            ..HookReply::default()
+        }),
+        ..passes()
+    };
+    for spec in [AgentSpec::acp("agent"), AgentSpec::command("agent")] {
+        let is_forgetful = spec.forgets();
+        let script = Script::new()
+            .attended(&[(GateKind::Escalation, GateChoice::Message)])
+            .hook(HookPoint::SessionStart, "notes", [initial.clone()])
+            .piped(
+                HookPoint::PreIteration,
+                "look",
+                [prints("first look"), prints("second look")],
+            )
+            .hook(HookPoint::PrePrompt, "secrets", [blocks("a key"), passes()])
+            .agent([Answer::Says("One."), DONE])
+            .plan(|plan| plan.agent_spec = spec);
+        let world = World::begin(script).run();
+        let (sent, story) = (prompts(&world), world.story());
+        assert_eq!(sent[0].0, PromptReason::Message, "{story}");
+        assert_eq!(sent[0].1.matches("Read NOTES first.").count(), 1, "{story}");
+        assert!(sent[0].1.contains("Try another way."), "{story}");
+        let goals = usize::from(is_forgetful);
+        assert_eq!(sent[0].1.matches("GOAL").count(), goals, "{story}");
+        for look in ["first look", "second look"] {
+            let all: usize = sent
+                .iter()
+                .map(|(_, text)| text.matches(look).count())
+                .sum();
+            assert_eq!(all, 1, "{look}: {story}");
+            assert!(sent[1].1.contains(look), "{look}: {story}");
+        }
+        assert_eq!(sent[1].1.matches("GOAL").count(), 1, "{story}");
+    }
+}
+
+/// The same for the output of `on_error` in a recovery prompt.
+#[test]
+fn output_for_a_recovery_that_is_not_sent_waits_for_the_next_prompt() {
+    let script = Script::new()
+        .attended(&[(GateKind::Escalation, GateChoice::Message)])
+        .piped(HookPoint::OnError, "git diff", [prints("changed")])
+        .hook(
+            HookPoint::PrePrompt,
+            "secrets",
+            [passes(), blocks("a key"), passes()],
+        )
+        .agent([Answer::Fails("reset"), Answer::Says("One."), DONE]);
+    let world = World::begin(script).run();
+    let sent = prompts(&world);
+    let with_it = sent.iter().filter(|(_, text)| text.contains("changed"));
+    let reasons: Vec<PromptReason> = with_it.map(|(reason, _)| *reason).collect();
+    assert_eq!(reasons, [PromptReason::Iteration], "{}", world.story());
+}
+
+#[test]
+fn the_gate_of_a_held_prompt_has_every_reason() {
+    let script = Script::new()
+        .hook(HookPoint::PrePrompt, "secrets", [blocks("a key in it")])
+        .hook(HookPoint::PrePrompt, "style", [blocks("too long")]);
+    let world = World::begin(script).run();
+    let opened = world.events.iter().find_map(|event| match event {
+        Event::Gate(GateEvent::Opened { reason, .. }) => Some(reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(
+        opened,
+        Some(
+            "the hook `secrets` at pre_prompt needs you: a key in it; the hook `style` at pre_prompt needs you: too long"
+        )
+    );
+}
+
+/// Hooks read what an agent gets: also the handover before an interrupted prompt.
+#[test]
+fn a_handover_is_read_with_the_prompt_that_it_precedes() {
+    let script = |person: &[(GateKind, GateChoice)]| {
+        let script = Script::new()
+            .agent([Answer::Says("One."), DONE])
+            .attended(person)
+            .piped(
+                HookPoint::PrePrompt,
+                "look",
+                [prints("first"), prints("second")],
+            );
+        script.plan(|plan| {
+            plan.agent_spec = AgentSpec::acp("a");
+            let (name, spec) = ("b".to_owned(), AgentSpec::acp("b"));
+            plan.limits.fallback = vec![FallbackAgent { name, spec }];
+        })
+    };
+    let mut world = until(World::begin(script(&[])), |world| world.turn.is_some());
+    let (turn, _) = world.turn.take().expect("the agent works");
+    let limit = Some(UsageLimit {
+        resets_in: Some(TimeSpan::secs(3_600)),
+        cause: LimitCause::Usage,
+    });
+    let failure = TurnFailure {
+        limit,
+        ..TurnFailure::new("429")
+    };
+    world.input(Input::TurnFailed { turn, failure });
+    let failed = world.events.len();
+    let world = until(world, |world| world.turn.is_some());
+    let (read, sent) = (read(&world), prompts(&world));
+    let frame = |text: &str| format!("[Hook output: pre_prompt \"look\" · exit 0 · 1.2 s]\n{text}");
+    assert_eq!(read.len(), 2, "{}", world.story());
+    assert!(read[1].1.starts_with("[Handover: "), "{}", read[1].1);
+    assert!(read[1].1.ends_with("\n\nGOAL"), "{}", read[1].1);
+    assert_eq!(sent[1].1, format!("{}\n\n{}", read[1].1, frame("second")));
+    // Whenever creel is killed, the other agent gets the same.
+    for kept in failed..world.events.len() {
+        let killed = World::from_events(script(&[]), &world.events[..kept]).resume();
+        let again = prompts(&killed);
+        assert_eq!(again[1].1, sent[1].1, "{kept}: {}", killed.story());
+    }
+}
+
 #[test]
 fn a_hook_for_questions_is_not_run_by_hand() {
     let script = Script::new().hook(HookPoint::OnQuestion, "guide", [passes()]);
@@ -305,6 +435,23 @@ fn an_event_of_claude_code_reads_every_prompt_too() {
     };
     let last = world.events.iter().filter_map(finished).next_back();
     assert_eq!(last.map(|done| done.hook), Some("look".into()));
+}
+
+/// A reply that creel cannot use is named as such, whatever the exit code is: the command did run.
+#[test]
+fn a_reply_with_an_unknown_decision_is_not_a_command_that_could_not_run() {
+    let unreadable = HookReply::unreadable("its JSON reply has the decision \"blok\"");
+    let ran = Ran {
+        reply: Some(unreadable),
+        ..exits(1, "", "")
+    };
+    let script = Script::new().hook_with(HookPoint::PrePrompt, "look", [ran], |spec| {
+        spec.claude = Some(Box::new(ClaudeHandler::new(ClaudeEvent::UserPromptSubmit)));
+    });
+    let story = World::begin(script).run().story();
+    let warning = "hook `look` at pre_prompt: its JSON reply has the decision \"blok\"";
+    assert!(story.contains(warning), "{story}");
+    assert!(!story.contains("could not run"), "{story}");
 }
 
 /// The message for the user is a warning, on every surface; the one for the agent comes before the

@@ -210,7 +210,16 @@ fn gates() -> Vec<ShownState> {
             role: ChipRole::NeedsUser,
         }
     };
-    GateKind::ALL.into_iter().map(state).collect()
+    let prompt = ShownState {
+        name: "gate-prompt",
+        world: samples::prompt_kept_back(),
+        ..state(GateKind::Escalation)
+    };
+    GateKind::ALL
+        .into_iter()
+        .map(state)
+        .chain([prompt])
+        .collect()
 }
 
 fn ends() -> Vec<ShownState> {

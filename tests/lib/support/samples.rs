@@ -315,6 +315,20 @@ pub fn escalation() -> World {
     )
 }
 
+/// Two hooks keep a prompt back.
+pub fn prompt_kept_back() -> World {
+    at_gate(
+        Script::new()
+            .hook(
+                HookPoint::PrePrompt,
+                "secrets",
+                [blocks("the goal names a password")],
+            )
+            .hook(HookPoint::PrePrompt, "style", [blocks("no full sentence")])
+            .attended(&[(GateKind::Escalation, GateChoice::Continue)]),
+    )
+}
+
 fn failing() -> Script {
     let backoff = BackoffPolicy {
         base: TimeSpan::secs(20),

@@ -66,7 +66,7 @@ impl GateModal {
         let figures = model
             .session
             .as_ref()
-            .map(GateFigures::of)
+            .map(|state| GateFigures::of(state, &self.gate))
             .unwrap_or_default();
         let bytes = self.ticked().map(|ticked| size_of(&ticked, model));
         self.options = answers::options(

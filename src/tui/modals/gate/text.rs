@@ -48,6 +48,9 @@ pub(super) fn lines(
         }
         (_, Some(state)) if gate.kind() == GateKind::Tampered => tampered(state, theme, width),
         (_, Some(_)) if gate.kind() == GateKind::Proposal => proposal(gate, theme, width),
+        (_, Some(state)) if state.prompt_kept_back_at(gate).is_some() => {
+            kept_back(gate, state, model, width)
+        }
         (_, state) => {
             let text = state
                 .as_ref()
@@ -159,6 +162,27 @@ fn held(
         ]);
         lines.extend(plain_lines(&text, theme.style(ThemeRole::Text), width));
     }
+    if let Some(run) = last_run(gate, model) {
+        lines.push(Line::default());
+        lines.extend(hook_run(run, theme, width));
+    }
+    lines
+}
+
+/// The prompt that hooks keep back, and what the first of them printed.
+fn kept_back(
+    gate: &Gate,
+    state: &SessionState,
+    model: &ScreenModel,
+    width: usize,
+) -> Vec<Line<'static>> {
+    let theme = &model.look.theme;
+    let prompt = state.prompt_kept_back_at(gate);
+    let text = prompt
+        .map(|prompt| prompt.text.as_str())
+        .unwrap_or_default();
+    let mut lines = vec![theme.line(ThemeRole::Faint, "The prompt")];
+    lines.extend(plain_lines(text, theme.style(ThemeRole::Text), width));
     if let Some(run) = last_run(gate, model) {
         lines.push(Line::default());
         lines.extend(hook_run(run, theme, width));
