@@ -353,6 +353,7 @@ fn at_most_10_000_characters_reach_the_agent_and_a_file_has_all_of_them() {
 #[test]
 fn an_event_that_creel_does_not_run_says_why() {
     for (event, why) in [
+        ("PermissionDenied", "use `PreToolUse`"),
         ("TaskCreated", "use `automation`"),
         ("TeammateIdle", "only the agent knows"),
         ("WorktreeCreate", "use `worktree.setup`"),
@@ -378,6 +379,35 @@ fn an_event_that_creel_does_not_run_says_why() {
 }
 
 #[test]
+fn the_gate_of_a_prompt_shows_it_and_says_what_each_answer_does() {
+    let hooks = json!({ "UserPromptSubmit": group("test -e asked || { touch asked; echo no >&2; exit 2; }") });
+    let project = project(&json!({ "session": "s", "hooks": hooks }), &json!([]));
+    let session = Background::start(project);
+    session.waits_for("gate_opened");
+    let listed = session.project.creel(&["gate", "list"]).out;
+    for words in [
+        "\n  prompt:\n    GOAL\n",
+        "Send the prompt: as it is",
+        "sent instead of this prompt",
+    ] {
+        assert!(listed.contains(words), "{listed}");
+    }
+    assert_eq!(
+        session
+            .project
+            .creel(&["gate", "answer", "1", "escalate"])
+            .code,
+        1
+    );
+    let answered = session
+        .project
+        .creel(&["gate", "answer", "1", "message", "Do it."]);
+    assert_eq!(answered.code, 0, "{}", answered.err);
+    session.ends("complete");
+    assert!(session.project.prompts()[0].1.contains("Do it."));
+}
+
+#[test]
 fn a_prompt_that_a_hook_blocks_is_not_sent() {
     for hook in [
         "echo no >&2; exit 2",
@@ -394,6 +424,12 @@ fn a_prompt_that_a_hook_blocks_is_not_sent() {
                 .as_str()
                 .is_some_and(|reason| reason.ends_with("needs you: no")),
             "{reason}"
+        );
+        let silent = project.creel(&["resume", "--headless", "--answer", "message"]);
+        assert!(
+            silent.err.contains("write it in quotes after the answer"),
+            "{}",
+            silent.err
         );
     }
 }
@@ -610,4 +646,171 @@ fn each_form_of_a_command_handler_runs_as_in_claude_code() {
         "an async hook blocks nothing: {prompts:?}"
     );
     assert!(prompts[0].1.contains("still context"), "{}", prompts[0].1);
+}
+
+/// The agent asks for permission to run a command, and says what it got.
+fn permission_project(event: &str, hook: &str) -> Project {
+    let tool = json!({ "toolCallId": "1", "title": "Run", "kind": "execute",
+        "rawInput": { "command": "make" } });
+    let turn = json!([{ "ask": { "tool": tool } },
+        { "if_allowed": [{ "say": "ran " }], "else": [{ "say": "refused " }] }, { "say": DONE }]);
+    let agent = format!("'{}' script.json log", acp_agent().display());
+    let config = json!({ "session": "s", "prompt": "GOAL", "agent": "a", "max_iterations": 1,
+        "agents": { "a": { "acp": agent } }, "hooks": { event: group(hook) } });
+    Project::with(&config.to_string()).file("script.json", &json!({ "turns": [turn] }).to_string())
+}
+
+/// What each reply about a call comes to: what the agent says, or that the session stops, and
+/// whether the agent reads the reason.
+#[test]
+fn each_reply_about_a_call_means_what_claude_code_makes_of_it() {
+    let before = |decision: &str| {
+        let output = json!({ "hookEventName": "PreToolUse", "permissionDecision": decision,
+            "permissionDecisionReason": "WHY" });
+        json!({ "hookSpecificOutput": output })
+    };
+    let request = |decision: Value| json!({ "hookSpecificOutput": { "hookEventName": "PermissionRequest", "decision": decision } });
+    let deny = json!({ "behavior": "deny", "message": "WHY" });
+    let mut interrupt = deny.clone();
+    interrupt["interrupt"] = json!(true);
+    let stop = json!({ "continue": false, "stopReason": "WHY" });
+    let (ran, refused, stopped) = (Some("ran "), Some("refused "), None);
+    for (event, reply, said, is_told) in [
+        ("PreToolUse", before("allow"), ran, false),
+        ("PreToolUse", before("deny"), refused, true),
+        ("PreToolUse", stop.clone(), stopped, false),
+        (
+            "PermissionRequest",
+            request(json!({ "behavior": "allow" })),
+            ran,
+            false,
+        ),
+        ("PermissionRequest", request(deny), refused, true),
+        ("PermissionRequest", request(interrupt), stopped, false),
+        ("PermissionRequest", stop, stopped, false),
+    ] {
+        let project = permission_project(event, &format!("echo '{reply}'"));
+        let ran = project.run();
+        let case = format!("{event} {reply}: {}{}", ran.out, ran.err);
+        assert_eq!(ran.code == 4, said.is_none(), "{case}");
+        let first = &project.kind("agent_said");
+        let first = first.first().and_then(|record| record["text"].as_str());
+        if let Some(said) = said {
+            assert!(first.is_some_and(|text| text.starts_with(said)), "{case}");
+        } else {
+            let gates = project.kind("gate_opened");
+            let reason = gates.last().and_then(|gate| gate["reason"].as_str());
+            assert!(
+                reason.is_some_and(|it| it.ends_with("stopped the session: WHY")),
+                "{case}"
+            );
+            assert!(first.is_none_or(|text| !text.starts_with("ran")), "{case}");
+        }
+        let tells = |kind: &str| {
+            let all = project.kind(kind);
+            all.iter()
+                .any(|record| record["text"].to_string().contains("WHY"))
+        };
+        assert_eq!(
+            tells("pending_added") || tells("prompt_sent"),
+            is_told,
+            "{case}"
+        );
+    }
+}
+
+#[test]
+fn a_question_is_declined_or_stops_the_session_as_the_reply_says() {
+    let action = |action: &str| {
+        let output = json!({ "hookEventName": "Elicitation", "action": action });
+        json!({ "hookSpecificOutput": output })
+    };
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    for (reply, code) in [(action("decline"), 0), (action("cancel"), 0), (stop, 4)] {
+        let hooks = json!({ "Elicitation": group(&format!("echo '{reply}'")) });
+        let project = asking_project(&hooks);
+        let ran = project.run();
+        assert_eq!(ran.code, code, "{reply}: {}{}", ran.out, ran.err);
+        let said = project.kind("agent_said");
+        let said = said.first().map(|record| record["text"].to_string());
+        let declined = said.is_some_and(|text| text.contains("decline"));
+        assert_eq!(declined, code == 0, "{reply}");
+        let reason = project.kind("gate_opened");
+        let reason = reason.last().map(|gate| gate["reason"].to_string());
+        let stopped = reason.is_some_and(|it| it.contains("stopped the session: enough"));
+        assert_eq!(stopped, code == 4, "{reply}");
+    }
+}
+
+/// `continue: false` stops the session at every event that can: its reason is yours.
+#[test]
+fn continue_false_stops_the_session_and_the_agent_does_not_read_why() {
+    let reply = r#"echo '{"continue":false,"stopReason":"WHY","decision":"block"}'"#;
+    let task = format!("'{CREEL}' task add Write --id t && '{CREEL}' task done t");
+    for event in [
+        "SessionStart",
+        "UserPromptSubmit",
+        "Stop",
+        "TaskCompleted",
+        "StopFailure",
+    ] {
+        let turn = if event == "StopFailure" {
+            json!({ "fail": "401 unauthorized" })
+        } else {
+            json!({ "run": task, "say": "Written." })
+        };
+        let config = json!({ "hooks": { event: group(reply) } });
+        let project = project(&config, &json!([turn]));
+        let ran = project.run();
+        assert_eq!(ran.code, 4, "{event}: {}{}", ran.out, ran.err);
+        let gate = project.kind("gate_opened")[0]["reason"].to_string();
+        assert!(gate.contains("stopped the session: WHY"), "{event}: {gate}");
+        let prompts = project.prompts();
+        assert!(
+            prompts.iter().all(|(_, text)| !text.contains("WHY")),
+            "{event}: {prompts:?}"
+        );
+    }
+}
+
+/// A matcher selects the cause of a failure; what such a hook prints has no effect.
+#[test]
+fn a_failed_turn_runs_the_hooks_of_its_cause() {
+    let handler = |command: &str| json!([{ "type": "command", "command": command }]);
+    let hooks = json!({ "StopFailure": [
+        { "matcher": "rate_limit", "hooks": handler("touch limited") },
+        { "matcher": "authentication_failed|overloaded", "hooks": handler("touch failed; echo noise") },
+    ] });
+    let project = project(
+        &json!({ "hooks": hooks }),
+        &json!([{ "fail": "401 unauthorized" }]),
+    );
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let has = |file: &str| project.root().join(file).exists();
+    assert!(has("failed") && !has("limited"));
+    let prompts = project.prompts();
+    assert!(
+        prompts.iter().all(|(_, text)| !text.contains("noise")),
+        "{prompts:?}"
+    );
+}
+
+/// A retry is named, and `asyncRewake` blocks like a hook that creel waits for.
+#[test]
+fn a_stop_hook_learns_that_it_has_blocked_before() {
+    let command = "sh record.sh Stop; test -e fixed || { touch fixed; echo red >&2; exit 2; }";
+    let hook = json!({ "type": "command", "command": command, "async": true, "asyncRewake": true });
+    let hooks = json!({ "Stop": [{ "hooks": [hook] }] });
+    let project = project(
+        &json!({ "session": "s", "hooks": hooks }),
+        &json!([{ "say": "One." }]),
+    );
+    let ran = project.run();
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let active: Vec<Value> = inputs(&project, "Stop")
+        .iter()
+        .map(|input| input["stop_hook_active"].clone())
+        .collect();
+    assert_eq!(active, [false, true]);
 }

@@ -463,3 +463,51 @@ fn a_message_that_arrives_after_the_approval_leads_to_a_new_proposal() {
     assert!(!world.state.proposal.is_approved, "{}", world.story());
     assert_eq!(proposed(&world), ["all: Do it in one step."]);
 }
+
+/// Its hooks of prompts read every prompt, also your answer at the gate of the proposal.
+#[test]
+fn hooks_read_the_prompts_of_a_planning_session() {
+    let script = proposes(&["Not yet.", TWO, ONE])
+        .attended(&[
+            (GateKind::Proposal, GateChoice::Send),
+            (GateKind::Escalation, GateChoice::Continue),
+            (GateKind::Proposal, GateChoice::Approve),
+        ])
+        .hook(
+            HookPoint::PrePrompt,
+            "look",
+            [passes(), passes(), blocks("a key")],
+        );
+    let mut script = script;
+    script.hooks.insert(
+        "check the proposal".into(),
+        vec![blocks("no tasks"), passes()],
+    );
+    let story = World::begin(script).run().story();
+    expect![[r#"
+        iteration 1
+          pre_prompt look exit 0 -> Pass
+          prompt iteration "GOAL"
+          turn ended EndTurn
+          stop check the proposal exit 2 -> Block
+          retry 1/5
+          pre_prompt look exit 0 -> Pass
+          prompt Feedback "[Hook feedback]: check `check the proposal` failed, exit 2\nno tasks"
+          turn ended EndTurn
+          stop check the proposal exit 0 -> Pass
+          gate 1 proposal
+          MessageQueued
+          gate 1 send by Tui
+          pre_prompt look exit 2 -> Block
+          gate 2 escalation
+          gate 2 continue by Tui
+          prompt Message "[Message]: from the user\nTry another way.\n\nAnswer with the whole proposal again, in the form that was asked for."
+          turn ended EndTurn
+          stop check the proposal exit 0 -> Pass
+          gate 3 proposal
+          gate 3 approve by Tui
+        iteration 1 done
+          LoopEnded
+        ended complete (the user approved 1 task)
+    "#]].assert_eq(&story);
+}
