@@ -394,6 +394,11 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         }
         GateSubject::BrokenHook(_) if gate.subject.is_broken_check() => plain(&gate.reason),
         GateSubject::Pipeline { hook, .. } if hook.is_empty() => plain(&gate.reason),
+        GateSubject::Escalation { failed: Some(_) }
+            if state.is_stopped_at(gate) || state.prompt_kept_back_at(gate).is_some() =>
+        {
+            plain(&gate.reason)
+        }
         // The title and the body say all of it.
         GateSubject::FinalDelivery { .. }
         | GateSubject::Delivery { .. }
@@ -401,6 +406,7 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         | GateSubject::BrokenHook(_)
         | GateSubject::Budget
         | GateSubject::Tampered
+        | GateSubject::Escalation { failed: Some(_) }
         | GateSubject::Pipeline { .. }
         | GateSubject::Proposal(_) => String::new(),
         GateSubject::Permission { .. } | GateSubject::Question { .. } => {
@@ -415,13 +421,6 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
             None => plain(&gate.reason),
         },
         GateSubject::Escalation { failed: None } => plain(&gate.reason),
-        GateSubject::Escalation { failed: Some(_) }
-            if state.is_stopped_at(gate) || state.prompt_kept_back_at(gate).is_some() =>
-        {
-            plain(&gate.reason)
-        }
-        // The title and its output say all of it.
-        GateSubject::Escalation { failed: Some(_) } => String::new(),
     }
 }
 
