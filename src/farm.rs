@@ -5,6 +5,7 @@
 
 pub mod child_session;
 pub mod job_slots;
+pub mod merge_checks;
 pub mod merge_queue;
 pub mod plan;
 pub mod task_branch;

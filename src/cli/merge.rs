@@ -21,8 +21,11 @@ use crate::{
         queue::{QueueRequest, QueuedTaskState, TaskLanding},
         submit::kind::PipelineKind,
     },
-    farm::FarmError,
-    farm::merge_queue::{GOAL, MergeResult, QueueMerger, in_order, lock},
+    farm::{
+        FarmError,
+        merge_checks::CheckedStage,
+        merge_queue::{GOAL, MergeResult, QueueMerger, in_order, lock},
+    },
     present::text::plain_line,
     process::run::{OutputStream, ProcessGroup, ProcessObserver},
     queue::backend::QueueTaskKey,
@@ -89,11 +92,9 @@ fn merge_queue(config: &ConfigArgs, nats: Option<&str>, trust: bool) -> CliResul
         root: &project.root,
         settings: &project.settings,
         repository: &repository,
-        tokio: &tokio,
         say,
-        stage: None,
+        stage: CheckedStage::new(&project.root, &repository, &tokio, say),
         has_named_base: false,
-        checked: Vec::new(),
         landed: tips.collect(),
     };
     merger.clear_merged(&all);

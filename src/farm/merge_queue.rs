@@ -13,41 +13,34 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{File, OpenOptions},
-    io,
     path::Path,
 };
-
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{PlanRequest, Settings},
     engine::{
-        effect::{HookFacts, HookJob, SubmissionFacts},
-        hooks::point::HookPoint,
-        hooks::verdict::{RunEnd, RunResult},
-        ids::RunId,
-        policy::{HookAction, HookSpec, MergeStyle, SessionPlan, WorktreePlan},
+        policy::{MergeStyle, SessionPlan},
         queue::{QueuedTask, QueuedTaskState, TaskLanding, retention::merged_branches},
     },
-    farm::{FarmError, task_branch::clear_worktrees},
-    hooks::{HookWorkspace, run_hook},
+    farm::{
+        FarmError,
+        merge_checks::{CheckResult, CheckedStage, CheckedWork},
+        task_branch::clear_worktrees,
+    },
     journal::{SessionsDir, session_dir::create_ignored},
     present::{tables::queued_name, text::plain_line},
-    process::{run::ProcessObserver, signals::ShutdownSignals},
+    process::run::ProcessObserver,
     queue::backend::QueueTaskKey,
     worktrees::{
         self, ProjectRepository,
         base_commit::BaseCommit,
         inventory::some_files,
-        merge_stage::{BaseMoveOutcome, MergeStage, StagedMerge, TaskMerge},
-        new_worktree,
+        merge_stage::{BaseMoveOutcome, StagedMerge, TaskMerge},
     },
 };
 
 /// How often to merge again because the base branch has moved meanwhile.
 const TRIES: usize = 5;
-/// How much of a failed check's output the agent gets, in bytes.
-const OUTPUT: usize = 3 << 10;
 /// The longest goal in a commit's message or a line, in characters.
 pub(crate) const GOAL: usize = 60;
 
@@ -133,26 +126,13 @@ pub(crate) struct QueueMerger<'a> {
     pub(crate) root: &'a Path,
     pub(crate) settings: &'a Settings,
     pub(crate) repository: &'a ProjectRepository,
-    /// Runs the checks.
-    pub(crate) tokio: &'a tokio::runtime::Handle,
     /// Prints a message for the user.
     pub(crate) say: fn(&str),
-    /// The worktree in which tasks are merged, once it is needed.
-    pub(crate) stage: Option<MergeStage<'a>>,
+    /// The worktree in which tasks are merged.
+    pub(crate) stage: CheckedStage<'a>,
     pub(crate) has_named_base: bool,
-    /// The commits that were checked in this run, each with the reason if it did not pass.
-    pub(crate) checked: Vec<(CheckedCommit, Option<String>)>,
     /// The last commits of branches whose work the base branch has as other commits.
     pub(crate) landed: BTreeMap<QueueTaskKey, String>,
-}
-
-/// What a check depends on.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct CheckedCommit {
-    commit: String,
-    checks: Vec<HookSpec>,
-    /// The type of the task, which a check can ask for.
-    kind: Option<String>,
 }
 
 /// Stores what a branch becomes, before the base branch moves: a merge that is killed then does not
@@ -231,8 +211,14 @@ impl<'a> QueueMerger<'a> {
                 self.landed.insert(QueueTaskKey::of(&task.order), commit);
                 return Ok(MergeResult::Merged(landing.commit.clone()));
             }
-            self.stage(&plan, &base)?.check_out(&base.commit)?;
-            match self.check(&plan, &base.commit, (task, true), output)? {
+            let on_base = CheckedWork {
+                plan: &plan,
+                base: &base,
+                commit: &base.commit,
+                task,
+                is_base: true,
+            };
+            match self.stage.check(on_base, output)? {
                 CheckResult::Passed => {}
                 CheckResult::Failed(reason) => {
                     let short: String = base.commit.chars().take(10).collect();
@@ -250,7 +236,12 @@ impl<'a> QueueMerger<'a> {
             };
             let (merged, failed) = match staged {
                 StagedMerge::Commit(merged) => {
-                    match self.check(&plan, &merged, (task, false), output)? {
+                    let work = CheckedWork {
+                        commit: &merged,
+                        is_base: false,
+                        ..on_base
+                    };
+                    match self.stage.check(work, output)? {
                         CheckResult::Passed => (merged, None),
                         CheckResult::Failed(reason) => (
                             merged,
@@ -280,7 +271,7 @@ impl<'a> QueueMerger<'a> {
             if plan.submit.queue.style != MergeStyle::Merge {
                 note(&landing(&merged, &commit))?;
             }
-            match self.stage(&plan, &base)?.publish(&base, &merged)? {
+            match self.stage.open(&plan, &base)?.publish(&base, &merged)? {
                 BaseMoveOutcome::Done => {
                     if plan.submit.queue.style != MergeStyle::Merge {
                         self.landed.insert(QueueTaskKey::of(&task.order), commit);
@@ -322,7 +313,7 @@ impl<'a> QueueMerger<'a> {
             trailers: &trailers(task),
             landed: &landed,
         };
-        Ok(self.stage(plan, base)?.merge(&merge)?)
+        Ok(self.stage.open(plan, base)?.merge(&merge)?)
     }
 
     /// The type of a task, if the config describes it.
@@ -355,90 +346,6 @@ impl<'a> QueueMerger<'a> {
             format!("`{remote}` is on a forge ({forge}), where creel merges only pull requests: use `creel submit` and `creel merge`")
         }))
     }
-
-    fn stage(
-        &mut self,
-        plan: &SessionPlan,
-        base: &BaseCommit,
-    ) -> Result<&MergeStage<'a>, FarmError> {
-        if self.stage.is_none() {
-            let wanted: WorktreePlan = plan.worktree.clone().unwrap_or_default();
-            let stage = MergeStage::open(self.repository, &wanted, base, &self.say)?;
-            for command in &wanted.setup {
-                new_worktree::set_up(command, &stage.cwd, "merge-queue", self.root, self.say)?;
-            }
-            self.stage = Some(stage);
-        }
-        Ok(self.stage.as_ref().expect("it is set above"))
-    }
-
-    /// Runs the checks on a commit, which is checked out: the base, or a task merged with it.
-    fn check(
-        &mut self,
-        plan: &SessionPlan,
-        commit: &str,
-        (task, is_base): (&QueuedTask, bool),
-        output: &mut dyn ProcessObserver,
-    ) -> Result<CheckResult, FarmError> {
-        let run = CheckedCommit {
-            commit: commit.to_owned(),
-            checks: checks(plan),
-            kind: task.order.kind.clone(),
-        };
-        if let Some((_, why)) = self.checked.iter().find(|(known, _)| *known == run) {
-            let failed = |why: &String| CheckResult::Failed(why.clone());
-            return Ok(why.as_ref().map_or(CheckResult::Passed, failed));
-        }
-        let stage = self
-            .stage
-            .as_ref()
-            .expect("the commit is checked out there");
-        let cwd = stage.cwd.clone();
-        let whose = if is_base {
-            "the base".to_owned()
-        } else {
-            format!("task {}", task.order.id)
-        };
-        for (number, hook) in (1..).zip(run.checks.iter().cloned()) {
-            (self.say)(&format!("creel: {whose}: {}", hook.name));
-            let name = hook.name.clone();
-            let job = job(RunId(number), hook, plan, (task, is_base));
-            let session_dir = self.root.join(worktrees::FOLDER).join("merge-queue.checks");
-            let place = HookWorkspace {
-                cwd: cwd.clone(),
-                journal: session_dir.join("journal.jsonl"),
-                session_dir,
-                session_id: "merge-queue".to_owned(),
-                mark: format!("merge-queue-{}", std::process::id()),
-            };
-            let ran = self.tokio.block_on(async {
-                let cancel = CancellationToken::new();
-                let mut signals = ShutdownSignals::listen()?;
-                let mut running = std::pin::pin!(run_hook(&job, &place, &mut *output, &cancel));
-                tokio::select! {
-                    ran = &mut running => Ok(Some(ran)),
-                    _ = signals.next() => {
-                        // The check has a process group of its own.
-                        cancel.cancel();
-                        running.await;
-                        Ok::<_, io::Error>(None)
-                    }
-                }
-            });
-            let ran = ran.map_err(|error| {
-                FarmError::Failed(format!("cannot listen for signals: {error}"))
-            })?;
-            let Some(ran) = ran else {
-                return Ok(CheckResult::Stopped);
-            };
-            if let Some(reason) = failure(&name, &ran) {
-                self.checked.push((run, Some(reason.clone())));
-                return Ok(CheckResult::Failed(reason));
-            }
-        }
-        self.checked.push((run, None));
-        Ok(CheckResult::Passed)
-    }
 }
 
 /// The branch that work is merged into, if the config names it.
@@ -455,89 +362,4 @@ fn trailers(task: &QueuedTask) -> Vec<String> {
     let by = task.state.by();
     let session = by.map(|by| format!("Creel-Session: {}", plain(&by.session)));
     std::iter::once(id).chain(session).collect()
-}
-
-/// The result of the checks.
-enum CheckResult {
-    Passed,
-    Failed(String),
-    /// A signal ended them.
-    Stopped,
-}
-
-/// The hooks that check a merge: those of `before_merge` that only look, or else the tests if the
-/// config names them.
-fn checks(plan: &SessionPlan) -> Vec<HookSpec> {
-    let configured = plan
-        .hooks
-        .get(&HookPoint::BeforeMerge)
-        .into_iter()
-        .flatten();
-    let checks: Vec<HookSpec> = configured
-        .filter(|hook| hook.enabled && only_looks(hook))
-        .cloned()
-        .collect();
-    if checks.is_empty() && plan.submit.test_command.is_some() {
-        return vec![HookSpec::builtin("run_tests")];
-    }
-    checks
-}
-
-/// Rebasing, merging and reviews are for a session: they move its branch, or need its agents.
-fn only_looks(hook: &HookSpec) -> bool {
-    match &hook.action {
-        HookAction::Command(_) | HookAction::Exec(_) => true,
-        HookAction::Builtin(call) => call.name == "run_tests",
-        HookAction::Gatekeeper(_) => false,
-    }
-}
-
-fn job(
-    run: RunId,
-    hook: HookSpec,
-    plan: &SessionPlan,
-    (task, is_base): (&QueuedTask, bool),
-) -> HookJob {
-    let of_the_task = Some(task).filter(|_| !is_base);
-    let submission = SubmissionFacts {
-        task_type: task.order.kind.clone(),
-        title: of_the_task.map_or_else(String::new, |task| task.order.goal.clone()),
-        base_branch: plan.submit.base_branch.clone(),
-        test_command: plan.submit.test_command.clone(),
-        remote: plan.submit.remote.clone(),
-        ..SubmissionFacts::default()
-    };
-    let by = of_the_task.and_then(|task| task.state.by());
-    let session = by.map_or_else(|| "merge-queue".to_owned(), |by| by.session.clone());
-    let facts = HookFacts {
-        session,
-        submission: Some(Box::new(submission)),
-        ..HookFacts::default()
-    };
-    HookJob {
-        run,
-        point: HookPoint::BeforeMerge,
-        hook,
-        output_limit: plan.output_limit,
-        facts,
-    }
-}
-
-/// Why a check did not pass.
-fn failure(name: &str, ran: &RunResult) -> Option<String> {
-    let why = match &ran.end {
-        RunEnd::Exit(0) => return None,
-        RunEnd::Exit(code) => format!("exit {code}"),
-        RunEnd::TimedOut => "it took too long".to_owned(),
-        RunEnd::Signal(signal) => format!("signal {signal} ended it"),
-        RunEnd::SpawnFailed(reason) => reason.clone(),
-        RunEnd::Cut => "it was stopped".to_owned(),
-    };
-    let printed = format!("{}{}", ran.stdout, ran.stderr);
-    let from = printed.len().saturating_sub(OUTPUT);
-    let printed = &printed[printed.ceil_char_boundary(from)..];
-    Some(match printed.trim() {
-        "" => format!("`{name}` does not pass ({why}, no output)"),
-        printed => format!("`{name}` does not pass ({why}):\n{printed}"),
-    })
 }

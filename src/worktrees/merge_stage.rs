@@ -24,6 +24,8 @@ pub struct MergeStage<'a> {
     path: PathBuf,
     /// The project's folder in it.
     pub cwd: PathBuf,
+    /// Whether it was just made.
+    pub is_new: bool,
 }
 
 /// The work of a task that is to be merged.
@@ -100,7 +102,14 @@ impl<'a> MergeStage<'a> {
             repository,
             path,
             cwd,
+            is_new: !is_ours,
         })
+    }
+
+    /// Removes the worktree. Nothing in it is worth keeping.
+    pub fn remove(self) -> Result<(), WorktreeError> {
+        let _alone = self.repository.lock()?;
+        self.repository.discard(&self.path)
     }
 
     /// Checks a commit out. Whatever an earlier merge left behind is worth nothing.

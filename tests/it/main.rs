@@ -47,6 +47,7 @@ mod many_sessions;
 mod mcp;
 mod mcp_agents;
 mod mcp_loops;
+mod merge_queue;
 mod nats;
 mod nats_cluster;
 mod nats_credentials;

@@ -45,7 +45,7 @@ ls
 echo '<promise>COMPLETE</promise>'
 "#;
 
-fn with_agent(more: &str, make: impl Fn(&str) -> Project) -> Project {
+pub(crate) fn with_agent(more: &str, make: impl Fn(&str) -> Project) -> Project {
     let project = make(&config("exec ./agent", more));
     project.write("agent", AGENT);
     let path = project.root().join("agent");
@@ -59,7 +59,7 @@ fn with_agent(more: &str, make: impl Fn(&str) -> Project) -> Project {
     project
 }
 
-fn add(project: &Project, goal: &str, after: &[&str]) -> String {
+pub(crate) fn add(project: &Project, goal: &str, after: &[&str]) -> String {
     let mut args = vec!["task", "add", "--queue", goal];
     args.extend(after.iter().flat_map(|on| ["--depends-on", on]));
     let ran = project.creel(&args);
@@ -67,25 +67,25 @@ fn add(project: &Project, goal: &str, after: &[&str]) -> String {
     ran.out.trim().to_owned()
 }
 
-fn drain(project: &Project, jobs: &str) -> Ran {
+pub(crate) fn drain(project: &Project, jobs: &str) -> Ran {
     let ran = project.creel(&["worker", "--drain", "--jobs", jobs]);
     let has_blocked = tasks(project).iter().any(|task| task["state"] == "blocked");
     assert_eq!(ran.code, if has_blocked { 4 } else { 0 }, "{}", ran.err);
     ran
 }
 
-fn tasks(project: &Project) -> Vec<Value> {
+pub(crate) fn tasks(project: &Project) -> Vec<Value> {
     serde_json::from_str(&project.creel(&["task", "list", "--queue", "--json"]).out).expect("JSON")
 }
 
-fn task(project: &Project, id: &str) -> Value {
+pub(crate) fn task(project: &Project, id: &str) -> Value {
     tasks(project)
         .into_iter()
         .find(|task| task["id"] == id)
         .expect("the task")
 }
 
-fn files(project: &Project, branch: &str) -> String {
+pub(crate) fn files(project: &Project, branch: &str) -> String {
     git(project, &["ls-tree", "-r", "--name-only", branch])
 }
 
@@ -112,7 +112,7 @@ fn a_task_starts_from_the_work_of_those_that_it_waited_for() {
 }
 
 /// Another clone of the project's remote, with its config trusted.
-fn clone_of(project: &Project) -> Project {
+pub(crate) fn clone_of(project: &Project) -> Project {
     let clone = Project::new();
     let origin = git(project, &["remote", "get-url", "origin"]);
     git(&clone, &["clone", "--quiet", &origin, "."]);
