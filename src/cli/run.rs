@@ -174,6 +174,9 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     } else {
         worktree::find_base(&project, &plan, name).map_err(of_task)?
     };
+    if let Some(base) = base.as_ref().filter(|_| args.order.is_none()) {
+        base.say_if_elsewhere()?;
+    }
     let turn = match folder_use {
         FolderUse::Alone => place.claim()?,
         FolderUse::Shared | FolderUse::Worktree if args.session.is_none() => {

@@ -62,6 +62,27 @@ pub(crate) struct WorktreeBase {
     base: Option<BaseCommit>,
 }
 
+impl WorktreeBase {
+    /// Says which base the worktree takes if the user's own branch has commits that it does not get.
+    pub(crate) fn say_if_elsewhere(&self) -> CliResult<()> {
+        let Some(base) = &self.base else {
+            return Ok(());
+        };
+        let head = self
+            .repository
+            .ask(&["symbolic-ref", "-q", "--short", "HEAD"])?;
+        let branch = head.line();
+        if head.is_ok && !self.repository.contains(&base.commit, "HEAD")? {
+            say(&format!(
+                "creel: the worktree starts from `{}`, not from your branch `{branch}`, which has other commits; \
+                 to start from those, set `worktree: {{ base: HEAD }}`",
+                base.name
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// Fetches the base of a worktree if the plan wants one. This can take a while: it happens before
 /// creel locks anything.
 pub(crate) fn find_base(
