@@ -14,7 +14,7 @@ use std::{
 use super::{
     FOLDER, ProjectRepository, WorktreeError, entry_of,
     kill_repair::{is_bare, is_half_made},
-    worktree_git,
+    worktree_git, worktree_git_output,
 };
 
 /// How the reason of git's lock begins.
@@ -22,6 +22,8 @@ pub(super) const REASON: &str = "creel session ";
 /// The file that says that a removal has begun. Git deletes the files first: after a kill, they
 /// look like changes.
 pub(super) const GOING: &str = "creel-removes-this";
+/// How many files one call of git reads.
+const HASHED: usize = 100;
 /// What separates the session from the project there.
 const OF: &str = " in ";
 
@@ -46,6 +48,8 @@ pub struct OwnedWorktree {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UnsavedWork {
     Changes(Vec<String>),
+    /// Edits that git does not report, because it was told to overlook them.
+    Overlooked(Vec<String>),
     /// An operation of git, such as a rebase.
     InProgress(&'static str),
     /// Commits that no branch has.
@@ -170,6 +174,10 @@ impl OwnedWorktree {
         if !changes.is_empty() {
             return Ok(Some(UnsavedWork::Changes(changes)));
         }
+        let overlooked = self.overlooked()?;
+        if !overlooked.is_empty() {
+            return Ok(Some(UnsavedWork::Overlooked(overlooked)));
+        }
         if let Some(what) = in_progress(&entry) {
             return Ok(Some(UnsavedWork::InProgress(what)));
         }
@@ -179,6 +187,33 @@ impl OwnedWorktree {
         let own = std::fs::read_dir(self.path.join(".creel/sessions"))
             .is_ok_and(|mut found| found.next().is_some());
         Ok(own.then_some(UnsavedWork::OwnSessions))
+    }
+
+    /// The edited files that git was told to assume unchanged, or to skip.
+    fn overlooked(&self) -> Result<Vec<String>, WorktreeError> {
+        let listed = worktree_git_output(&self.path, &["ls-files", "-v", "--stage", "-z"])?;
+        // Each has its sign, mode, content and stage: `h 100644 CONTENT 0	name`.
+        let hidden = listed.split('\0').filter_map(|line| {
+            let (facts, name) = line.split_once('\t')?;
+            let (sign, content) = (facts.chars().next()?, facts.split(' ').nth(2)?);
+            let is_file = || {
+                let found = self.path.join(name).symlink_metadata();
+                found.is_ok_and(|found| found.is_file())
+            };
+            let is_hidden = sign == 'S' || sign.is_ascii_lowercase();
+            (is_hidden && is_file()).then_some((name, content))
+        });
+        let hidden: Vec<(&str, &str)> = hidden.collect();
+        let mut found = Vec::new();
+        for some in hidden.chunks(HASHED) {
+            let names = some.iter().map(|(name, _)| *name);
+            let args: Vec<&str> = ["hash-object", "--"].into_iter().chain(names).collect();
+            let contents = worktree_git_output(&self.path, &args)?;
+            let changed = some.iter().zip(contents.lines());
+            let changed = changed.filter(|((_, before), now)| before != now);
+            found.extend(changed.map(|((name, _), _)| (*name).to_owned()));
+        }
+        Ok(found)
     }
 
     /// The repositories of submodules go with the folder.
@@ -200,6 +235,7 @@ impl UnsavedWork {
             Self::Changes(files) => {
                 format!("uncommitted changes ({})", some_files(files))
             }
+            Self::Overlooked(files) => format!("edits that git overlooks ({})", some_files(files)),
             Self::InProgress(what) => format!("{what} in progress"),
             Self::LooseCommits => "commits that no branch has".to_owned(),
             Self::Submodules => {
