@@ -6,6 +6,7 @@
 pub mod child_session;
 pub mod job_slots;
 pub mod merge_checks;
+pub mod merge_loop;
 pub mod merge_queue;
 pub mod plan;
 pub mod task_branch;
@@ -13,13 +14,27 @@ pub mod task_end;
 pub mod worker;
 pub mod worker_budget;
 pub mod worker_loop;
+pub mod worker_merger;
+
+use std::path::Path;
 
 use crate::{
     config::{NatsConfig, PlanError},
-    nats::connection::ConnectProblem,
-    queue::backend::QueueFailure,
+    nats::connection::{ConnectProblem, ReconnectPolicy, connect},
+    queue::{QueuePlace, backend::QueueFailure},
     worktrees::WorktreeError,
 };
+
+/// Where the queue of a project is.
+async fn open_place(nats: Option<&NatsConfig>, root: &Path) -> Result<QueuePlace, FarmError> {
+    let Some(nats) = nats else {
+        return Ok(QueuePlace::Project(root.to_owned()));
+    };
+    let connected = connect(nats, ReconnectPolicy::ByItself).await;
+    let (client, events) =
+        connected.map_err(|problem| FarmError::CannotConnect(Box::new(nats.clone()), problem))?;
+    Ok(QueuePlace::server(nats.clone(), client, events).await?)
+}
 
 /// Why a service ended early.
 #[derive(Debug, thiserror::Error)]

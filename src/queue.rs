@@ -12,6 +12,7 @@ pub mod backend;
 pub mod handover;
 mod local_line;
 pub mod local_store;
+pub mod merger_lease;
 mod ready_tasks;
 pub mod task_bucket;
 
@@ -47,6 +48,7 @@ use crate::{
         backend::{ChangeFeed, QueueFailure, QueueTaskKey, ReadyLine, TaskRevision, TaskStore},
         local_line::LocalLine,
         local_store::{LocalQueueDir, LocalStore, SkippedLines},
+        merger_lease::{MergerEntry, MergerTurn, MergerWatch},
         ready_tasks::{ReadyTaskStream, subjects},
         task_bucket::{TaskBucket, TaskRetention},
     },
@@ -68,6 +70,8 @@ pub struct TaskQueue {
     pub notice: Option<QueueNotice>,
     /// Set if the server forgets tasks that ended long ago.
     retention: Option<TaskRetention>,
+    /// The bucket of a queue on a server.
+    bucket: Option<TaskBucket>,
 }
 
 /// What the user should know about a queue that works.
@@ -227,6 +231,7 @@ impl TaskQueue {
             (!board.unowned.is_empty()).then(|| QueueNotice::WithoutProject(board.unowned.clone()));
         let (retention, notice) = (TaskRetention::of(nats, &board), replicas.or(unowned));
         Ok(Self {
+            bucket: Some(board.clone()),
             board: Arc::new(board),
             line: Box::new(line),
             notice,
@@ -244,7 +249,21 @@ impl TaskQueue {
             line: Box::new(line),
             notice,
             retention: None,
+            bucket: None,
         })
+    }
+
+    /// Takes the lease of the merger, if the queue needs one: that of a project is merged in one folder only,
+    /// whose lock is enough.
+    pub async fn merge(
+        &self,
+        watch: &mut MergerWatch,
+        entry: &MergerEntry,
+    ) -> Result<Option<MergerTurn>, QueueFailure> {
+        match &self.bucket {
+            Some(bucket) => watch.take(bucket, entry).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Adds a task. One without a name gets the next number.

@@ -38,6 +38,9 @@ use crate::{
 /// Where worktrees are, below the project.
 pub const FOLDER: &str = ".creel/worktrees";
 
+/// The option that leaves out the hooks of the repository.
+const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];
+
 /// The lock of a repository while creel adds or removes worktrees.
 const LOCK: &str = "creel-worktrees.lock";
 
@@ -205,6 +208,18 @@ impl ProjectRepository {
         locked
             .map(|file| RepositoryLock { _file: file })
             .map_err(error)
+    }
+
+    /// Fetches a branch. Leaves `FETCH_HEAD` alone: the user may be pulling.
+    fn fetch(&self, remote: &str, refspec: &str) -> Result<GitReply, WorktreeError> {
+        let how = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--",
+        ];
+        self.ask(&[&how[..], &[remote, refspec]].concat())
     }
 
     /// Any exit code is fine.

@@ -14,6 +14,7 @@ use crate::{
         arguments::{NatsArgs, QueueSourceArgs},
         error::{self, CliError, CliResult, LINE, say},
         launch::trust_prompt::{self, TrustFlag},
+        merge,
         target::{
             Project, here, name_queue,
             remote_sessions::{NatsServerConnection, on_command_line},
@@ -29,12 +30,14 @@ use crate::{
     farm::{
         FarmError,
         job_slots::{self, JobSlots},
+        merge_loop::{BATCH, MergeLoop},
         merge_queue::wanted_base,
         worker::{
             Eligibility, ScreenedWorker, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite,
             end_with_screen,
         },
         worker_budget::WorkerBudget,
+        worker_merger::WorkerMerger,
     },
     nats::presence::ListedWorker,
     present::{session_list::short_path, tables::columns, text::plain_line},
@@ -85,6 +88,10 @@ pub struct WorkerArgs {
     /// Exit when the queue has no task left, instead of waiting for more: with 4 if a task is blocked.
     #[arg(long)]
     pub drain: bool,
+    /// Merge finished tasks while the sessions run, as `creel merge --queue --watch` does. With --drain, wait
+    /// until everything is merged that can be.
+    #[arg(long)]
+    pub merge: bool,
     /// How long a worker can be silent (killed, suspended, cut off from the server) before another
     /// one gets its task. The first worker that takes a type of task from a server's queue sets
     /// this for the others.
@@ -97,7 +104,7 @@ pub struct WorkerArgs {
     #[arg(long)]
     pub headless: bool,
     /// List the workers that are running on the server: what they can do, and how busy they are.
-    #[arg(long, conflicts_with_all = ["types", "agent", "attended", "jobs", "max_load", "agent_limits", "budget", "drain", "headless", "trust"])]
+    #[arg(long, conflicts_with_all = ["types", "agent", "attended", "jobs", "max_load", "agent_limits", "budget", "drain", "merge", "headless", "trust"])]
     pub list: bool,
     /// Internal: the home screen shows the sessions.
     #[arg(long, hide = true)]
@@ -159,6 +166,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
     if args.behind_screen {
         end_with_screen();
     }
+    let merger = merger(args, &project, &site, nats.as_ref())?;
     let agents: BTreeSet<String> = plans.into_iter().map(|plan| plan.agent).collect();
     let crew = WorkerCrew {
         options: &options,
@@ -177,6 +185,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         ),
         agents: agents.into_iter().collect(),
         opened: tokio::sync::Notify::new(),
+        merger,
     };
     children::adopt_orphans();
     let tokio = error::start_tokio()?;
@@ -230,6 +239,7 @@ fn site(args: &WorkerArgs, project: &Project, root: &Path) -> CliResult<WorkerSi
             repository: None,
             remote: None,
             base: None,
+            attempts: 0,
             submits: false,
         });
     }
@@ -244,8 +254,44 @@ fn site(args: &WorkerArgs, project: &Project, root: &Path) -> CliResult<WorkerSi
         repository: Some(repository),
         remote,
         base: wanted_base(plan).map(str::to_owned),
+        attempts: plan.submit.queue.attempts,
         submits: plan.submit.on_complete,
     })
+}
+
+/// How many failures of the merger in a row end a worker that drains the queue.
+const MERGE_FAILURES: u32 = 3;
+
+/// The merger of the worker, if it is to merge.
+fn merger(
+    args: &WorkerArgs,
+    project: &Project,
+    site: &WorkerSite,
+    nats: Option<&NatsConfig>,
+) -> CliResult<Option<WorkerMerger>> {
+    if !args.merge {
+        return Ok(None);
+    }
+    let repository = match &site.repository {
+        Some(repository) => repository.clone(),
+        None => ProjectRepository::of(&site.root)?,
+    };
+    Ok(Some(WorkerMerger::new(MergeLoop {
+        root: site.root.clone(),
+        settings: project.settings.clone(),
+        repository,
+        nats: nats.cloned(),
+        batch: BATCH,
+        lease: args.lease.into(),
+        watches: true,
+        patience: args.drain.then_some(MERGE_FAILURES),
+        say,
+        echo: if args.options().shows_sessions {
+            merge::echo
+        } else {
+            |_| {}
+        },
+    })))
 }
 
 fn say_waiting(args: &WorkerArgs, crew: &WorkerCrew<'_>) {

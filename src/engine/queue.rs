@@ -191,6 +191,12 @@ pub enum TaskOutcome {
     Done(Option<String>),
     /// A person has to look at it.
     Stuck(String),
+    /// It is done, but a commit hook of the repository refuses it, for this reason. After as many times as the
+    /// limit says, the task is blocked.
+    Refused {
+        reason: String,
+        limit: u32,
+    },
     /// It is done, but what it builds on has changed meanwhile: it runs again, and begins with both.
     Outdated(String),
 }
@@ -426,6 +432,7 @@ impl QueuedTask {
                 reason: start_of(&reason),
                 by: Some(by),
             }),
+            TaskOutcome::Refused { reason, limit } => self.sent_back(&reason, limit),
             TaskOutcome::Outdated(reason) => self.again(Some(start_of(&reason))),
         })
     }

@@ -80,6 +80,8 @@ pub(super) enum ChildSessionEnd {
     /// The task has a result. The second is how the session ended, if it has.
     Result(TaskOutcome, Option<SessionOutcome>),
     NeverBegan,
+    /// Its worktree could not be prepared. Another attempt may succeed.
+    NoWorktree,
     Died,
 }
 
@@ -204,12 +206,11 @@ impl ChildSession {
             return ChildSessionEnd::NeverBegan;
         }
         let Some(state) = self.state() else {
-            // A session that a signal ended this early says nothing about this machine, and neither
-            // does a worktree that could not be prepared: another attempt may succeed.
-            let may_succeed =
-                status.signal().is_some() || (self.has_worktree && status.code() == Some(FAILED));
-            return if may_succeed {
+            // A session that a signal ended this early says nothing about this machine.
+            return if status.signal().is_some() {
                 ChildSessionEnd::Died
+            } else if self.has_worktree && status.code() == Some(FAILED) {
+                ChildSessionEnd::NoWorktree
             } else {
                 ChildSessionEnd::NeverBegan
             };

@@ -4,7 +4,7 @@
 //! - A failure counts only in a worktree that was just made: what an earlier check left behind there, such as
 //!   ignored files, is blamed on no task and on no base.
 
-use std::{io, path::Path};
+use std::{collections::VecDeque, path::Path};
 
 use tokio_util::sync::CancellationToken;
 
@@ -21,7 +21,7 @@ use crate::{
     },
     farm::FarmError,
     hooks::{HookWorkspace, run_hook},
-    process::{run::ProcessObserver, signals::ShutdownSignals},
+    process::run::ProcessObserver,
     worktrees::{
         self, ProjectRepository, base_commit::BaseCommit, merge_stage::MergeStage, new_worktree,
     },
@@ -34,7 +34,7 @@ const OUTPUT: usize = 3 << 10;
 pub(super) enum CheckResult {
     Passed,
     Failed(String),
-    /// A signal ended them.
+    /// They were ended.
     Stopped,
 }
 
@@ -44,19 +44,27 @@ pub(super) struct CheckedWork<'a> {
     pub(super) plan: &'a SessionPlan,
     pub(super) base: &'a BaseCommit,
     pub(super) commit: &'a str,
-    /// The task that asks for the checks.
-    pub(super) task: &'a QueuedTask,
-    /// Whether it is the base, without the work of the task.
-    pub(super) is_base: bool,
+    /// The tasks that are merged in it. None: it is the base.
+    pub(super) tasks: &'a [&'a QueuedTask],
+    /// Their type.
+    pub(super) kind: Option<&'a str>,
 }
 
-/// What a check depends on.
+/// What a check depends on, beside the files.
 #[derive(Debug, Clone, PartialEq)]
-struct CheckKey {
-    commit: String,
+pub(super) struct CheckProfile {
     checks: Vec<(HookPoint, HookSpec)>,
     /// The type of the task, which a check can ask for.
     kind: Option<String>,
+}
+
+impl CheckProfile {
+    pub(super) fn of(plan: &SessionPlan, kind: Option<&str>) -> Self {
+        Self {
+            checks: checks(plan),
+            kind: kind.map(str::to_owned),
+        }
+    }
 }
 
 pub(crate) struct CheckedStage<'a> {
@@ -69,12 +77,19 @@ pub(crate) struct CheckedStage<'a> {
     stage: Option<MergeStage<'a>>,
     /// Whether a check has run there since it was made.
     is_used: bool,
-    /// What was checked so far, each with the reason if it did not pass.
-    known: Vec<(CheckKey, Option<String>)>,
+    /// The trees that passed, the latest last.
+    green: VecDeque<(String, CheckProfile)>,
+    /// The commits that did not pass as the base, with the reason.
+    red: VecDeque<(String, CheckProfile, String)>,
+    /// Ends the checks.
+    pub(super) halt: CancellationToken,
 }
 
+/// How many results are remembered.
+const KNOWN: usize = 100;
+
 impl<'a> CheckedStage<'a> {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         root: &'a Path,
         repository: &'a ProjectRepository,
         tokio: &'a tokio::runtime::Handle,
@@ -87,7 +102,9 @@ impl<'a> CheckedStage<'a> {
             say,
             stage: None,
             is_used: false,
-            known: Vec::new(),
+            green: VecDeque::new(),
+            red: VecDeque::new(),
+            halt: CancellationToken::new(),
         }
     }
 
@@ -115,31 +132,44 @@ impl<'a> CheckedStage<'a> {
         work: CheckedWork<'_>,
         output: &mut dyn ProcessObserver,
     ) -> Result<CheckResult, FarmError> {
-        let key = CheckKey {
-            commit: work.commit.to_owned(),
-            checks: checks(work.plan),
-            kind: work.task.order.kind.clone(),
-        };
-        if let Some((_, why)) = self.known.iter().find(|(known, _)| *known == key) {
-            let failed = |why: &String| CheckResult::Failed(why.clone());
-            return Ok(why.as_ref().map_or(CheckResult::Passed, failed));
+        let profile = CheckProfile::of(work.plan, work.kind);
+        let tree = format!("{}^{{tree}}", work.commit);
+        let tree = self.repository.tell(&["rev-parse", "--verify", &tree])?;
+        if self
+            .green
+            .iter()
+            .any(|(known, by)| *known == tree && *by == profile)
+        {
+            return Ok(CheckResult::Passed);
+        }
+        let is_base = work.tasks.is_empty();
+        let mut red = self.red.iter().filter(|_| is_base);
+        if let Some((_, _, why)) = red.find(|(known, by, _)| known == work.commit && *by == profile)
+        {
+            return Ok(CheckResult::Failed(why.clone()));
         }
         self.open(work.plan, work.base)?.check_out(work.commit)?;
         let was_used = self.is_used;
-        let mut result = self.run(work, &key.checks, output)?;
+        let mut result = self.run(work, &profile.checks, output);
         if was_used && matches!(result, CheckResult::Failed(_)) {
             (self.say)("creel: checking that once more, in a new worktree");
             if let Some(stage) = self.stage.take() {
                 stage.remove()?;
             }
             self.open(work.plan, work.base)?.check_out(work.commit)?;
-            result = self.run(work, &key.checks, output)?;
+            result = self.run(work, &profile.checks, output);
         }
         match &result {
-            CheckResult::Passed => self.known.push((key, None)),
-            CheckResult::Failed(why) => self.known.push((key, Some(why.clone()))),
-            CheckResult::Stopped => {}
+            CheckResult::Passed => self.green.push_back((tree, profile)),
+            CheckResult::Failed(why) if is_base => {
+                self.red
+                    .push_back((work.commit.to_owned(), profile, why.clone()));
+            }
+            CheckResult::Failed(_) | CheckResult::Stopped => {}
         }
+        let (green, red) = (self.green.len(), self.red.len());
+        self.green.drain(..green.saturating_sub(KNOWN));
+        self.red.drain(..red.saturating_sub(KNOWN));
         Ok(result)
     }
 
@@ -149,7 +179,7 @@ impl<'a> CheckedStage<'a> {
         work: CheckedWork<'_>,
         checks: &[(HookPoint, HookSpec)],
         output: &mut dyn ProcessObserver,
-    ) -> Result<CheckResult, FarmError> {
+    ) -> CheckResult {
         let stage = self
             .stage
             .as_ref()
@@ -162,49 +192,54 @@ impl<'a> CheckedStage<'a> {
             session_id: "merge-queue".to_owned(),
             mark: format!("merge-queue-{}", std::process::id()),
         };
-        let whose = if work.is_base {
-            "the base".to_owned()
-        } else {
-            format!("task {}", work.task.order.id)
+        let whose = match work.tasks {
+            [] => "the base".to_owned(),
+            tasks => named(tasks),
         };
         for (number, (point, hook)) in (1..).zip(checks.iter().cloned()) {
             (self.say)(&format!("creel: {whose}: {}", hook.name));
             self.is_used = true;
             let name = hook.name.clone();
             let job = job(RunId(number), point, hook, work);
-            let Some(ran) = self
-                .tokio
-                .block_on(run_or_stop(&job, &place, &mut *output))?
-            else {
-                return Ok(CheckResult::Stopped);
+            let running = run_or_stop(&job, &place, &mut *output, &self.halt);
+            let Some(ran) = self.tokio.block_on(running) else {
+                return CheckResult::Stopped;
             };
             if let Some(reason) = failure(&name, &ran) {
-                return Ok(CheckResult::Failed(reason));
+                return CheckResult::Failed(reason);
             }
         }
-        Ok(CheckResult::Passed)
+        CheckResult::Passed
     }
 }
 
-/// Runs a check. None if a signal ended it.
+/// Runs a check. None if it was ended.
 async fn run_or_stop(
     job: &HookJob,
     place: &HookWorkspace,
     output: &mut dyn ProcessObserver,
-) -> Result<Option<RunResult>, FarmError> {
+    halt: &CancellationToken,
+) -> Option<RunResult> {
     let cancel = CancellationToken::new();
-    let cannot =
-        |error: io::Error| FarmError::Failed(format!("cannot listen for signals: {error}"));
-    let mut signals = ShutdownSignals::listen().map_err(cannot)?;
     let mut running = std::pin::pin!(run_hook(job, place, output, &cancel));
     tokio::select! {
-        ran = &mut running => Ok(Some(ran)),
-        _ = signals.next() => {
+        ran = &mut running => Some(ran),
+        () = halt.cancelled() => {
             // The check has a process group of its own.
             cancel.cancel();
             running.await;
-            Ok(None)
+            None
         }
+    }
+}
+
+/// `task 1`, `tasks 1, 2 and 3`.
+pub(super) fn named(tasks: &[&QueuedTask]) -> String {
+    let names: Vec<&str> = tasks.iter().map(|task| task.order.id.as_str()).collect();
+    match &names[..] {
+        [one] => format!("task {one}"),
+        [before @ .., last] => format!("tasks {} and {last}", before.join(", ")),
+        [] => String::new(),
     }
 }
 
@@ -262,10 +297,11 @@ fn only_looks(hook: &HookSpec) -> bool {
 }
 
 fn job(run: RunId, point: HookPoint, hook: HookSpec, work: CheckedWork<'_>) -> HookJob {
-    let CheckedWork { plan, task, .. } = work;
-    let of_the_task = Some(task).filter(|_| !work.is_base);
+    let CheckedWork { plan, kind, .. } = work;
+    // What several tasks are together has no session and no title.
+    let of_the_task = work.tasks.first().filter(|_| work.tasks.len() == 1);
     let submission = SubmissionFacts {
-        task_type: task.order.kind.clone(),
+        task_type: kind.map(str::to_owned),
         title: of_the_task.map_or_else(String::new, |task| task.order.goal.clone()),
         base_branch: plan.submit.base_branch.clone(),
         test_command: plan.submit.test_command.clone(),

@@ -1,18 +1,19 @@
-//! The merge queue: merges the finished tasks of the queue, one after another.
+//! The merge queue: merges the finished tasks of the queue, in batches.
 //!
-//! Each is merged with what is on the base branch by then, tested as it would be there, and only
-//! then the base branch moves. What does not fit or does not pass goes back to the queue, with the
-//! reason.
+//! A batch is merged with what is on the base branch by then, task by task, tested as it would be there, and
+//! only then the base branch moves. If it does not pass, a bisection finds the first task that breaks. What
+//! does not fit or does not pass goes back to the queue, with the reason.
 //!
 //! # Invariants
-//! - No task is sent back unless the base branch as it is by then passes the same checks without it.
+//! - No task is sent back unless what it was merged with passes the same checks without it.
+//! - Each commit that the base branch gets by its first parents has passed the checks: a batch is one such
+//!   commit, with the merges of its tasks behind it.
 //!
 //! By default it merges: other tasks have started from these commits, and copies of them can conflict
 //! with the originals.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{File, OpenOptions},
     path::Path,
 };
 
@@ -24,15 +25,15 @@ use crate::{
     },
     farm::{
         FarmError,
-        merge_checks::{CheckResult, CheckedStage, CheckedWork},
-        task_branch::clear_worktrees,
+        merge_checks::{CheckProfile, CheckResult, CheckedStage, CheckedWork, named},
+        task_branch::{clear_worktrees, completed_at},
     },
-    journal::{SessionsDir, session_dir::create_ignored},
+    journal::SessionsDir,
     present::{tables::queued_name, text::plain_line},
     process::run::ProcessObserver,
     queue::backend::QueueTaskKey,
     worktrees::{
-        self, ProjectRepository,
+        ProjectRepository,
         base_commit::BaseCommit,
         inventory::some_files,
         merge_stage::{BaseMoveOutcome, StagedMerge, TaskMerge},
@@ -52,52 +53,27 @@ pub(crate) enum MergeResult {
     SentBack(String),
     /// Nothing changed, and why.
     Held(String),
+    /// The same, but another try may succeed at once.
+    Later(String),
     /// The base branch itself does not pass, so nothing can be merged.
     RedBase(String),
     /// The user stopped it.
     Stopped,
 }
 
-/// Makes sure that no other creel merges here.
-pub(crate) fn lock(root: &Path) -> Result<File, FarmError> {
-    let folder = root.join(worktrees::FOLDER);
-    let path = folder.join("merge-queue.lock");
-    let opened = create_ignored(&folder).and_then(|()| {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-    });
-    let file = opened
-        .map_err(|error| FarmError::Failed(format!("cannot open {}: {error}", path.display())))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(_) => Err(FarmError::Failed(
-            "another creel merges the queue of this project; wait until it is done".to_owned(),
-        )),
-    }
+/// Whether the task is finished, but its work not merged yet.
+pub(crate) fn is_due(task: &QueuedTask) -> bool {
+    let is_done = matches!(task.state, QueuedTaskState::Completed { .. });
+    is_done && task.merged.is_none() && task.branch.is_some()
 }
 
 /// The tasks to merge: each after those that it waited for, otherwise in the order in which they
 /// were completed.
 pub(crate) fn in_order(all: Vec<QueuedTask>) -> Vec<QueuedTask> {
-    let completed = |task: &QueuedTask| match &task.state {
-        QueuedTaskState::Completed { completed_at, .. }
-            if task.merged.is_none() && task.branch.is_some() =>
-        {
-            Some(completed_at.clone())
-        }
-        QueuedTaskState::Completed { .. }
-        | QueuedTaskState::Created
-        | QueuedTaskState::Ready
-        | QueuedTaskState::Active { .. }
-        | QueuedTaskState::Blocked { .. }
-        | QueuedTaskState::Removed => None,
-    };
     let mut left: Vec<(String, QueuedTask)> = all
         .into_iter()
-        .filter_map(|task| Some((completed(&task)?, task)))
+        .filter(is_due)
+        .map(|task| (completed_at(&task), task))
         .collect();
     left.sort_by(|(one, _), (other, _)| one.cmp(other));
     let mut order: Vec<QueuedTask> = Vec::new();
@@ -135,11 +111,64 @@ pub(crate) struct QueueMerger<'a> {
     pub(crate) landed: BTreeMap<QueueTaskKey, String>,
 }
 
+/// Tasks, each with what happened to it.
+type SettledTasks = Vec<(QueueTaskKey, MergeResult)>;
 /// Stores what a branch becomes, before the base branch moves: a merge that is killed then does not
 /// merge it twice.
-pub(crate) type NoteLanding<'a> = &'a dyn Fn(&TaskLanding) -> Result<(), FarmError>;
+pub(crate) type NoteLanding<'a> = &'a dyn Fn(&QueuedTask, &TaskLanding) -> Result<(), FarmError>;
 
-impl<'a> QueueMerger<'a> {
+/// Where tasks are merged.
+#[derive(Clone, Copy)]
+struct MergeTarget<'a> {
+    plan: &'a SessionPlan,
+    base: &'a BaseCommit,
+    /// The type of the tasks.
+    kind: Option<&'a str>,
+}
+
+impl<'a> MergeTarget<'a> {
+    const fn work(self, commit: &'a str, tasks: &'a [&'a QueuedTask]) -> CheckedWork<'a> {
+        CheckedWork {
+            plan: self.plan,
+            base: self.base,
+            commit,
+            tasks,
+            kind: self.kind,
+        }
+    }
+}
+
+/// A task with work that the base does not have.
+struct DueTask<'a> {
+    task: &'a QueuedTask,
+    /// The last commit of its branch.
+    tip: String,
+}
+
+impl DueTask<'_> {
+    fn key(&self) -> QueueTaskKey {
+        QueueTaskKey::of(&self.task.order)
+    }
+
+    fn landing(&self, commit: &str) -> TaskLanding {
+        TaskLanding {
+            commit: commit.to_owned(),
+            tip: self.tip.clone(),
+        }
+    }
+}
+
+fn of<'a>(due: &[DueTask<'a>]) -> Vec<&'a QueuedTask> {
+    due.iter().map(|due| due.task).collect()
+}
+
+/// The same result for each of these tasks.
+fn all(tasks: &[&QueuedTask], result: impl Fn() -> MergeResult) -> SettledTasks {
+    let keys = tasks.iter().map(|task| QueueTaskKey::of(&task.order));
+    keys.map(|key| (key, result())).collect()
+}
+
+impl QueueMerger<'_> {
     /// Removes what merged tasks no longer need: their worktrees, and their branches here and at the
     /// remote.
     pub(crate) fn clear_merged(&self, all: &[QueuedTask]) {
@@ -172,119 +201,303 @@ impl<'a> QueueMerger<'a> {
         Ok(())
     }
 
-    /// Merges a task if its checks pass. They print to `output`.
+    /// Merges these tasks together if their checks pass. They print to `output`. Returns what happened to the
+    /// first of them, and to those that were settled with it.
     pub(crate) fn merge(
         &mut self,
-        task: &QueuedTask,
+        tasks: &[&QueuedTask],
         note: NoteLanding<'_>,
         output: &mut dyn ProcessObserver,
-    ) -> Result<MergeResult, FarmError> {
-        let wanted = PlanRequest {
-            task_type: self.kind(task),
-            ..PlanRequest::default()
+    ) -> Result<SettledTasks, FarmError> {
+        let Some(first) = tasks.first() else {
+            return Ok(Vec::new());
         };
-        let plan = self.settings.plan(wanted)?;
-        let remote = self.repository.remote(plan.submit.remote.as_deref())?;
-        let branch = task.branch.as_deref().unwrap_or_default();
+        let plan = self.plan(first)?;
         for _ in 0..TRIES {
             let base = self.base(&plan)?;
             if !std::mem::replace(&mut self.has_named_base, true) {
                 (self.say)(&format!("creel: merging into `{}`", base.name));
             }
             if let Some(why) = self.forge(&base)? {
-                return Ok(MergeResult::Held(why));
+                return Ok(all(tasks, || MergeResult::Held(why.clone())));
             }
-            let Some(commit) = self.repository.newest(branch, remote.as_deref())? else {
-                return Ok(MergeResult::Held(format!(
-                    "its branch `{branch}` is neither here nor at the remote"
-                )));
-            };
-            if self.repository.contains(&base.commit, &commit)? {
-                return Ok(MergeResult::Present(base.commit));
+            let (mut settled, due) = self.unmerged(&plan, &base, tasks)?;
+            if due.is_empty() {
+                return Ok(settled);
             }
-            if let Some(landing) = task
-                .landing
-                .as_ref()
-                .filter(|landing| landing.tip == commit)
-                && self.repository.contains(&base.commit, &landing.commit)?
-            {
-                self.landed.insert(QueueTaskKey::of(&task.order), commit);
-                return Ok(MergeResult::Merged(landing.commit.clone()));
-            }
-            let on_base = CheckedWork {
+            let target = MergeTarget {
                 plan: &plan,
                 base: &base,
-                commit: &base.commit,
-                task,
-                is_base: true,
+                kind: first.order.kind.as_deref(),
             };
-            match self.stage.check(on_base, output)? {
+            match self.stage.check(target.work(&base.commit, &[]), output)? {
                 CheckResult::Passed => {}
                 CheckResult::Failed(reason) => {
                     let short: String = base.commit.chars().take(10).collect();
-                    return Ok(MergeResult::RedBase(format!(
-                        "`{}` ({short}): {reason}",
-                        base.name
-                    )));
+                    let reason = format!("`{}` ({short}): {reason}", base.name);
+                    settled.extend(all(&of(&due), || MergeResult::RedBase(reason.clone())));
+                    return Ok(settled);
                 }
-                CheckResult::Stopped => return Ok(MergeResult::Stopped),
+                CheckResult::Stopped => return Ok(all(tasks, || MergeResult::Stopped)),
             }
-            let staged = self.staged(&plan, &base, task, &commit)?;
-            let landing = |commit: &str, tip: &str| TaskLanding {
-                commit: commit.to_owned(),
-                tip: tip.to_owned(),
-            };
-            let (merged, failed) = match staged {
-                StagedMerge::Commit(merged) => {
-                    let work = CheckedWork {
-                        commit: &merged,
-                        is_base: false,
-                        ..on_base
-                    };
-                    match self.stage.check(work, output)? {
-                        CheckResult::Passed => (merged, None),
-                        CheckResult::Failed(reason) => (
-                            merged,
-                            Some(format!("merged with `{}`, {reason}", base.name)),
-                        ),
-                        CheckResult::Stopped => return Ok(MergeResult::Stopped),
-                    }
-                }
-                StagedMerge::Conflict(files) => {
-                    let files = some_files(&files);
-                    let reason = format!("it conflicts with `{}` in {files}", base.name);
-                    (String::new(), Some(reason))
-                }
-                StagedMerge::Nothing => {
-                    note(&landing(&base.commit, &commit))?;
-                    self.landed.insert(QueueTaskKey::of(&task.order), commit);
-                    return Ok(MergeResult::Present(base.commit));
-                }
-            };
-            if let Some(reason) = failed {
-                // Another merge queue may have merged the task by now.
-                if self.base(&plan)?.commit == base.commit {
-                    return Ok(MergeResult::SentBack(reason));
-                }
-                continue;
-            }
-            if plan.submit.queue.style != MergeStyle::Merge {
-                note(&landing(&merged, &commit))?;
-            }
-            match self.stage.open(&plan, &base)?.publish(&base, &merged)? {
-                BaseMoveOutcome::Done => {
-                    if plan.submit.queue.style != MergeStyle::Merge {
-                        self.landed.insert(QueueTaskKey::of(&task.order), commit);
-                    }
-                    return Ok(MergeResult::Merged(merged));
-                }
-                BaseMoveOutcome::Moved => {}
-                BaseMoveOutcome::Refused(why) => return Ok(MergeResult::Held(why)),
+            if let Some(new) = self.merge_onto(target, &due, note, output)? {
+                settled.extend(new);
+                return Ok(settled);
             }
         }
-        Ok(MergeResult::Held(format!(
-            "the base branch moved {TRIES} times meanwhile; try again"
-        )))
+        let why = format!("the base branch moved {TRIES} times meanwhile; try again");
+        Ok(all(tasks, || MergeResult::Later(why.clone())))
+    }
+
+    /// The tasks that are to be merged, with the last commits of their branches, and what happened to the others.
+    fn unmerged<'t>(
+        &mut self,
+        plan: &SessionPlan,
+        base: &BaseCommit,
+        tasks: &[&'t QueuedTask],
+    ) -> Result<(SettledTasks, Vec<DueTask<'t>>), FarmError> {
+        let (mut settled, mut due) = (Vec::new(), Vec::new());
+        let remote = self.repository.remote(plan.submit.remote.as_deref())?;
+        for &task in tasks {
+            let (key, branch) = (
+                QueueTaskKey::of(&task.order),
+                task.branch.as_deref().unwrap_or_default(),
+            );
+            let Some(tip) = self.repository.newest(branch, remote.as_deref())? else {
+                let why = format!("its branch `{branch}` is neither here nor at the remote");
+                settled.push((key, MergeResult::Held(why)));
+                // What builds on it has to wait.
+                break;
+            };
+            if self.repository.contains(&base.commit, &tip)? {
+                settled.push((key, MergeResult::Present(base.commit.clone())));
+            } else if let Some(landing) = task.landing.as_ref().filter(|landing| landing.tip == tip)
+                && self.repository.contains(&base.commit, &landing.commit)?
+            {
+                self.landed.insert(key.clone(), tip);
+                settled.push((key, MergeResult::Merged(landing.commit.clone())));
+            } else {
+                due.push(DueTask { task, tip });
+            }
+        }
+        Ok((settled, due))
+    }
+
+    /// Merges tasks on top of each other onto a base that passes, and moves the base branch over those that
+    /// pass. None if it has moved meanwhile.
+    fn merge_onto(
+        &mut self,
+        target: MergeTarget<'_>,
+        due: &[DueTask<'_>],
+        note: NoteLanding<'_>,
+        output: &mut dyn ProcessObserver,
+    ) -> Result<Option<SettledTasks>, FarmError> {
+        let MergeTarget { plan, base, .. } = target;
+        let (made, problem) = self.stacked(target, due)?;
+        if made.is_empty() {
+            return self.settled_alone(target, &due[0], problem, note);
+        }
+        let checked = |merger: &mut Self, count: usize, output: &mut dyn ProcessObserver| {
+            let tasks = of(&due[..count]);
+            merger
+                .stage
+                .check(target.work(&made[count - 1], &tasks), output)
+        };
+        let mut red = match checked(self, made.len(), output)? {
+            CheckResult::Passed => None,
+            CheckResult::Failed(why) => Some((made.len(), why)),
+            CheckResult::Stopped => return Ok(Some(all(&of(due), || MergeResult::Stopped))),
+        };
+        // The first that does not pass is beyond the last that is known to pass.
+        let mut green = if red.is_some() { 0 } else { made.len() };
+        while let Some((first, _)) = &red
+            && first - green > 1
+        {
+            let middle = green.midpoint(*first);
+            match checked(self, middle, output)? {
+                CheckResult::Passed => green = middle,
+                CheckResult::Failed(why) => red = Some((middle, why)),
+                CheckResult::Stopped => return Ok(Some(all(&of(due), || MergeResult::Stopped))),
+            }
+        }
+        let mut settled = Vec::new();
+        if green > 0 {
+            let (merged, commits) = (&due[..green], &made[..green]);
+            match self.published(target, merged, commits, note)? {
+                BaseMoveOutcome::Done => {
+                    let done = merged.iter().zip(commits);
+                    settled.extend(
+                        done.map(|(due, commit)| (due.key(), MergeResult::Merged(commit.clone()))),
+                    );
+                }
+                BaseMoveOutcome::Moved => return Ok(None),
+                BaseMoveOutcome::Refused(why) => {
+                    return Ok(Some(all(&of(merged), || MergeResult::Held(why.clone()))));
+                }
+            }
+        } else if self.base(plan)?.commit != base.commit {
+            // Another merge queue may have merged the task by now.
+            return Ok(None);
+        }
+        if let Some((first, why)) = red {
+            let why = format!("merged with `{}`, {why}", base.name);
+            settled.push((due[first - 1].key(), MergeResult::SentBack(why)));
+        }
+        Ok(Some(settled))
+    }
+
+    /// Makes the merges of tasks on top of each other, up to the first that does not fit, and says why it does
+    /// not.
+    fn stacked(
+        &mut self,
+        target: MergeTarget<'_>,
+        due: &[DueTask<'_>],
+    ) -> Result<(Vec<String>, Option<StagedMerge>), FarmError> {
+        let mut made: Vec<String> = Vec::new();
+        for due in due {
+            let onto = BaseCommit {
+                commit: made.last().unwrap_or(&target.base.commit).clone(),
+                ..target.base.clone()
+            };
+            // The task before has its work, which is there once that is merged.
+            if self.repository.contains(&onto.commit, &due.tip)? {
+                break;
+            }
+            match self.staged(target.plan, &onto, due.task, &due.tip)? {
+                StagedMerge::Commit(commit) => made.push(commit),
+                problem @ (StagedMerge::Conflict(_)
+                | StagedMerge::Nothing
+                | StagedMerge::Refused(_)) => {
+                    return Ok((made, Some(problem)));
+                }
+            }
+        }
+        Ok((made, None))
+    }
+
+    /// What happens to a task that cannot be merged with the base as it is. None if that has moved meanwhile.
+    fn settled_alone(
+        &mut self,
+        target: MergeTarget<'_>,
+        due: &DueTask<'_>,
+        problem: Option<StagedMerge>,
+        note: NoteLanding<'_>,
+    ) -> Result<Option<SettledTasks>, FarmError> {
+        let MergeTarget { plan, base, .. } = target;
+        let result = match problem {
+            Some(StagedMerge::Conflict(files)) => {
+                let files = some_files(&files);
+                MergeResult::SentBack(format!("it conflicts with `{}` in {files}", base.name))
+            }
+            Some(StagedMerge::Refused(why)) => {
+                match self.stage.open(plan, base)?.refuses_every_merge(base)? {
+                    Some(why) => MergeResult::RedBase(format!(
+                        "a commit hook of this repository refuses every merge: {why}"
+                    )),
+                    None => MergeResult::SentBack(format!(
+                        "a commit hook of the repository refuses the merge with `{}`: {why}",
+                        base.name
+                    )),
+                }
+            }
+            Some(StagedMerge::Nothing | StagedMerge::Commit(_)) | None => {
+                note(due.task, &due.landing(&base.commit))?;
+                self.landed.insert(due.key(), due.tip.clone());
+                MergeResult::Present(base.commit.clone())
+            }
+        };
+        let is_judged = matches!(result, MergeResult::SentBack(_));
+        // Another merge queue may have merged the task by now.
+        if is_judged && self.base(plan)?.commit != base.commit {
+            return Ok(None);
+        }
+        Ok(Some(vec![(due.key(), result)]))
+    }
+
+    /// Moves the base branch over these merges, whose last has passed. It gets one commit: each commit that the
+    /// base branch has by its first parents has been tested.
+    fn published(
+        &mut self,
+        target: MergeTarget<'_>,
+        merged: &[DueTask<'_>],
+        commits: &[String],
+        note: NoteLanding<'_>,
+    ) -> Result<BaseMoveOutcome, FarmError> {
+        let MergeTarget { plan, base, .. } = target;
+        let tip = commits.last().expect("there is one for each task");
+        let has_own_commits = plan.submit.queue.style != MergeStyle::Merge;
+        if has_own_commits {
+            for (due, commit) in merged.iter().zip(commits) {
+                note(due.task, &due.landing(commit))?;
+            }
+        }
+        let stage = self.stage.open(plan, base)?;
+        let outcome = if merged.len() == 1 {
+            stage.publish(base, tip)?
+        } else {
+            let subject = format!("Merge {}", named(&of(merged)));
+            let joined = stage.join(base, tip, &subject)?;
+            stage.publish(base, &joined)?
+        };
+        if has_own_commits && outcome == BaseMoveOutcome::Done {
+            let tips = merged.iter().map(|due| (due.key(), due.tip.clone()));
+            self.landed.extend(tips);
+        }
+        Ok(outcome)
+    }
+
+    /// The tasks that can be merged together with the first one: in order, and with the same checks.
+    pub(crate) fn batch<'t>(
+        &self,
+        due: &'t [QueuedTask],
+        size: usize,
+        waits_for: impl Fn(&QueuedTask, &str) -> bool,
+    ) -> Result<Vec<&'t QueuedTask>, FarmError> {
+        let Some((first, rest)) = due.split_first() else {
+            return Ok(Vec::new());
+        };
+        let plan = self.plan(first)?;
+        let profile = |plan: &SessionPlan, task: &QueuedTask| {
+            let checks = CheckProfile::of(plan, task.order.kind.as_deref());
+            let (base, submit) = (wanted_base(plan).map(str::to_owned), &plan.submit);
+            (checks, base, submit.remote.clone(), submit.queue.style)
+        };
+        let wanted = profile(&plan, first);
+        // With other styles, each commit of a task is on the base branch by itself, and is tested by itself.
+        let size = if plan.submit.queue.style == MergeStyle::Merge {
+            size
+        } else {
+            1
+        };
+        let mut batch = vec![first];
+        for task in rest {
+            if batch.len() >= size {
+                break;
+            }
+            let key = QueueTaskKey::of(&task.order);
+            let is_in = |on: &str| {
+                batch
+                    .iter()
+                    .any(|one| QueueTaskKey::of(&one.order) == key.sibling(on))
+            };
+            let waits = task
+                .order
+                .dependencies
+                .iter()
+                .any(|on| waits_for(task, on) && !is_in(on));
+            let fits = |plan: SessionPlan| profile(&plan, task) == wanted;
+            if !waits && self.plan(task).is_ok_and(fits) {
+                batch.push(task);
+            }
+        }
+        Ok(batch)
+    }
+
+    fn plan(&self, task: &QueuedTask) -> Result<SessionPlan, FarmError> {
+        Ok(self.settings.plan(PlanRequest {
+            task_type: self.kind(task),
+            ..PlanRequest::default()
+        })?)
     }
 
     /// Merges the branch of a task, without moving the base branch.
@@ -333,6 +546,11 @@ impl<'a> QueueMerger<'a> {
             ))),
             None => Ok(base),
         }
+    }
+
+    /// The base of tasks without a type.
+    pub(crate) fn default_base(&self) -> Result<BaseCommit, FarmError> {
+        self.base(&self.settings.base_plan)
     }
 
     /// Why a merge is up to a forge.

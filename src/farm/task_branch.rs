@@ -23,7 +23,7 @@ use crate::{
         checked_out,
         inventory::OwnedWorktree,
         joined_branches::{TaskWork, UnfinishedWork},
-        removal::BranchRemoval,
+        removal::{BranchRemoval, RemovalOutcome},
     },
 };
 
@@ -194,7 +194,9 @@ impl TaskGit<'_> {
             | WorkerTaskEnd::Leaves(Some(result)) => {
                 matches!(result, TaskOutcome::Done(_))
             }
-            WorkerTaskEnd::Ended(ChildSessionEnd::NeverBegan | ChildSessionEnd::Died)
+            WorkerTaskEnd::Ended(
+                ChildSessionEnd::NeverBegan | ChildSessionEnd::NoWorktree | ChildSessionEnd::Died,
+            )
             | WorkerTaskEnd::Leaves(None)
             | WorkerTaskEnd::TakenAway => false,
         };
@@ -214,7 +216,9 @@ impl TaskGit<'_> {
                         WorkerTaskEnd::Ended(ChildSessionEnd::Result(unfinished, outcome))
                     }
                     WorkerTaskEnd::Ended(
-                        end @ (ChildSessionEnd::NeverBegan | ChildSessionEnd::Died),
+                        end @ (ChildSessionEnd::NeverBegan
+                        | ChildSessionEnd::NoWorktree
+                        | ChildSessionEnd::Died),
                     ) => WorkerTaskEnd::Ended(end),
                     WorkerTaskEnd::TakenAway => WorkerTaskEnd::TakenAway,
                 };
@@ -235,9 +239,10 @@ impl TaskGit<'_> {
             return Ok(worktree.branch);
         };
         let (remote, message, kept) = (self.site.remote.clone(), message(task), worktree.clone());
-        let name = tables::queued_name(&task.order);
+        let (name, limit) = (tables::queued_name(&task.order), self.site.attempts);
         let here = repository.clone();
         let (joined, is_continued) = (start.joined.to_vec(), start.is_continued);
+        let path = worktree.path.clone();
         let finished = tokio::task::spawn_blocking(move || {
             let work = TaskWork {
                 worktree: &worktree,
@@ -254,6 +259,10 @@ impl TaskGit<'_> {
             UnfinishedWork::NotJoined { .. } if is_continued => {
                 TaskOutcome::Outdated(error.to_string())
             }
+            UnfinishedWork::Refused { .. } => TaskOutcome::Refused {
+                reason: error.to_string(),
+                limit,
+            },
             UnfinishedWork::CannotPush { .. } => TaskOutcome::Stuck(format!(
                 "{error}; when the remote takes it again, `creel task done --queue {name}` pushes it"
             )),
@@ -276,11 +285,15 @@ impl TaskGit<'_> {
         // prune`.
         let removed = in_background(move || {
             here.remove_of(&kept, &session)
-                .map(drop)
                 .map_err(|error| error.to_string())
         });
-        if let Err(why) = removed.await {
-            tracing::warn!("a worktree stays: {why}");
+        match removed.await {
+            Ok(RemovalOutcome::Kept(unsaved)) => (self.options.say)(&format!(
+                "creel: the worktree {path} stays: it has {}",
+                unsaved.in_words()
+            )),
+            Ok(RemovalOutcome::Removed(_)) => {}
+            Err(why) => tracing::warn!("a worktree stays: {why}"),
         }
         Ok(branch)
     }
@@ -395,7 +408,7 @@ async fn in_background<T: Send + 'static>(
         .unwrap_or_else(|_| Err("git did not answer".to_owned()))
 }
 
-fn completed_at(task: &QueuedTask) -> String {
+pub(super) fn completed_at(task: &QueuedTask) -> String {
     if let QueuedTaskState::Completed { completed_at, .. } = &task.state {
         completed_at.clone()
     } else {

@@ -85,6 +85,18 @@ impl WorkerLoop<'_> {
                 );
                 Err(FarmError::Failed(why))
             }
+            WorkerTaskEnd::Ended(ChildSessionEnd::NoWorktree) => {
+                self.give_back(task, lease, spending).await;
+                if self.slots.note(Some(MachineFault::NoWorktree)) {
+                    let why = format!(
+                        "this worker stops: {}, {FAILURES} times in a row; the tasks are back in the queue",
+                        MachineFault::NoWorktree.in_words()
+                    );
+                    return Err(FarmError::Failed(why));
+                }
+                tokio::time::sleep(AGAIN).await;
+                Ok(None)
+            }
             WorkerTaskEnd::Ended(ChildSessionEnd::Died) => {
                 (self.options.say)(&format!(
                     "creel: the session of task {id} crashed; another worker will continue it"
@@ -108,7 +120,14 @@ impl WorkerLoop<'_> {
                     .await?;
                 let has_failed = outcome == Some(SessionOutcome::Failed);
                 let fault = self.session_of(task).filter(|_| has_failed);
-                let fault = fault.as_ref().and_then(MachineFault::of);
+                let fault = match &result {
+                    TaskOutcome::Stuck(why) => MachineFault::in_words_of(why)
+                        .filter(|_| outcome == Some(SessionOutcome::Complete)),
+                    TaskOutcome::Done(_)
+                    | TaskOutcome::Refused { .. }
+                    | TaskOutcome::Outdated(_) => None,
+                }
+                .or_else(|| fault.as_ref().and_then(MachineFault::of));
                 let is_too_often = self.slots.note(fault);
                 if let Some(fault) = fault.filter(|_| is_too_often) {
                     let why = format!(

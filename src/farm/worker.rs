@@ -44,15 +44,14 @@ use crate::{
     farm::{
         FarmError,
         job_slots::JobSlots,
+        open_place,
         worker_loop::{WorkerLoop, WorkerLoopEnd},
+        worker_merger::WorkerMerger,
     },
     journal::session_dir::{PRIVATE_FILE, create_ignored},
-    nats::{
-        connection::{ReconnectPolicy, connect},
-        presence::{ListedWorker, WorkerListEntry},
-    },
+    nats::presence::{ListedWorker, WorkerListEntry},
     protocol::process_origin::user,
-    queue::{QueuePlace, backend::DispatchGroup},
+    queue::backend::DispatchGroup,
     worktrees::ProjectRepository,
 };
 
@@ -103,6 +102,8 @@ pub(crate) struct WorkerSite {
     pub(crate) remote: Option<String>,
     /// The branch that work is merged into, if the config names it.
     pub(crate) base: Option<String>,
+    /// How many times a task is sent back before it is blocked.
+    pub(crate) attempts: u32,
     /// Whether the work of a completed task is submitted.
     pub(crate) submits: bool,
 }
@@ -121,6 +122,8 @@ pub(crate) struct WorkerCrew<'a> {
     pub(crate) agents: Vec<String>,
     /// A loop has opened the queue.
     pub(crate) opened: Notify,
+    /// Set if it merges what is finished.
+    pub(crate) merger: Option<WorkerMerger>,
 }
 
 impl WorkerCrew<'_> {
@@ -165,9 +168,17 @@ impl WorkerCrew<'_> {
         }
     }
 
+    async fn work(&self) -> Result<u8, FarmError> {
+        let worked = self.work_on_tasks();
+        match &self.merger {
+            Some(merger) => merger.beside(worked, || self.slots.close()).await,
+            None => worked.await,
+        }
+    }
+
     /// Works until there are no more tasks, a signal arrives, or a loop fails. Sessions that run
     /// then are finished.
-    async fn work(&self) -> Result<u8, FarmError> {
+    async fn work_on_tasks(&self) -> Result<u8, FarmError> {
         let mut loops: Vec<LoopFuture<'_>> = Vec::new();
         let (mut started, mut ended): (usize, Option<Result<WorkerLoopEnd, FarmError>>) = (0, None);
         loop {
@@ -204,7 +215,7 @@ impl WorkerCrew<'_> {
     }
 
     async fn one_loop(&self, number: usize) -> Result<WorkerLoopEnd, FarmError> {
-        let place = self.place().await?;
+        let place = open_place(self.nats.as_ref(), &self.site.root).await?;
         let me = WorkerIdentity {
             worker: format!("{}-{number}", self.me.worker),
             host: self.me.host.clone(),
@@ -216,7 +227,7 @@ impl WorkerCrew<'_> {
             me,
             eligibility,
             place,
-            &self.slots,
+            (&self.slots, self.merger.as_ref()),
         )
         .await?;
         self.opened.notify_one();
@@ -225,16 +236,6 @@ impl WorkerCrew<'_> {
             worker_loop.clear_leftovers().await;
         }
         worker_loop.work().await
-    }
-
-    async fn place(&self) -> Result<QueuePlace, FarmError> {
-        let Some(nats) = self.nats.clone() else {
-            return Ok(QueuePlace::Project(self.site.root.clone()));
-        };
-        let connected = connect(&nats, ReconnectPolicy::ByItself).await;
-        let (client, events) = connected
-            .map_err(|problem| FarmError::CannotConnect(Box::new(nats.clone()), problem))?;
-        Ok(QueuePlace::server(nats, client, events).await?)
     }
 }
 

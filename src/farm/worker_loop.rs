@@ -18,6 +18,7 @@ use crate::{
         task_branch::{TaskBase, TaskGit, TaskStart, branch_of},
         task_end::WorkerTaskEnd,
         worker::{Eligibility, WorkerIdentity, WorkerOptions, WorkerSite},
+        worker_merger::WorkerMerger,
     },
     journal::{self, SessionDir, SessionsDir},
     present::tables,
@@ -49,6 +50,8 @@ pub(super) struct WorkerLoop<'a> {
     pub(super) options: &'a WorkerOptions,
     site: &'a WorkerSite,
     pub(super) slots: &'a JobSlots,
+    /// The merger of this worker.
+    merger: Option<&'a WorkerMerger>,
     sessions: SessionsDir,
     pub(super) me: WorkerIdentity,
     eligibility: Eligibility<'a>,
@@ -106,7 +109,7 @@ impl<'a> WorkerLoop<'a> {
         me: WorkerIdentity,
         eligibility: Eligibility<'a>,
         mut place: QueuePlace,
-        slots: &'a JobSlots,
+        (slots, merger): (&'a JobSlots, Option<&'a WorkerMerger>),
     ) -> Result<Self, FarmError> {
         let signals = ShutdownSignals::listen()
             .map_err(|error| FarmError::Failed(format!("cannot listen for signals: {error}")))?;
@@ -116,6 +119,7 @@ impl<'a> WorkerLoop<'a> {
             options,
             site,
             slots,
+            merger,
             sessions,
             me,
             eligibility,
@@ -234,11 +238,9 @@ impl<'a> WorkerLoop<'a> {
             return Ok(NextWorkerAction::Take(lease, slot));
         }
         drop(slot);
-        if self.options.drain && !self.has_more() {
+        if self.options.drain && !self.has_more() && self.has_merged() {
             self.clear_leftovers().await;
-            let is_blocked =
-                |task: &QueuedTask| matches!(task.state, QueuedTaskState::Blocked { .. });
-            let has_blocked = self.queue.tasks().any(is_blocked);
+            let has_blocked = self.has_blocked();
             let message = tables::left_in_queue(self.queue.tasks(), true)
                 .map(|left| format!("nothing is left that this worker can do: {left}{SHOWN_BY}"));
             return Ok(NextWorkerAction::Leave(WorkerLoopEnd {
@@ -250,6 +252,7 @@ impl<'a> WorkerLoop<'a> {
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
             changed = self.queue.changed() => changed?,
             () = self.slots.closed() => {}
+            () = merged(self.merger), if self.options.drain => {}
             news = self.place.news() => if let Some(subject) = news? {
                 self.queue.queue.line.note_change(&subject);
             },
@@ -291,6 +294,24 @@ impl<'a> WorkerLoop<'a> {
                 && eligibility
                     .agent_for(&DispatchGroup::of(&task.order))
                     .is_some()
+        })
+    }
+
+    /// Whether nothing is still to be merged.
+    fn has_merged(&self) -> bool {
+        self.merger
+            .is_none_or(|merger| merger.has_done(self.queue.tasks()))
+    }
+
+    /// Whether a task of this worker is blocked.
+    fn has_blocked(&mut self) -> bool {
+        let Self {
+            queue, eligibility, ..
+        } = self;
+        queue.tasks().any(|task| {
+            let group = DispatchGroup::of(&task.order);
+            matches!(task.state, QueuedTaskState::Blocked { .. })
+                && eligibility.agent_for(&group).is_some()
         })
     }
 
@@ -578,6 +599,14 @@ impl<'a> WorkerLoop<'a> {
         (self.options.report)(&seen.task)?;
         self.queue.note(seen);
         Ok(())
+    }
+}
+
+/// Waits until the merger, if there is one, has merged what it can.
+async fn merged(merger: Option<&WorkerMerger>) {
+    match merger {
+        Some(merger) => merger.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -30,6 +30,7 @@ use crate::{
     },
     queue::{
         backend::{ChangeFeed, QueueFuture, QueueTaskKey, TaskRevision, TaskStore},
+        merger_lease::MergerEntry,
         queue_of,
     },
 };
@@ -43,6 +44,8 @@ pub(super) struct TaskBucket {
     store: Arc<NatsStream>,
     /// The start of the subjects of this queue: the bucket has the tasks of several.
     prefix: String,
+    /// The subject of the queue's merger. No queue has a name with this beginning.
+    merger: String,
     /// The unfinished tasks of no project: they are from a version of creel that had one queue for
     /// all projects.
     pub(super) unowned: Vec<String>,
@@ -75,6 +78,7 @@ impl TaskBucket {
         let wanted = stream::bucket(&bucket, Duration::ZERO, nats.stream.replicas);
         let store = Arc::new(stream::ensured_replicas(jetstream, wanted).await?);
         let prefix = format!("$KV.{bucket}.{}.", queue_of(nats)?);
+        let merger = format!("$KV.{bucket}.=merger.{}", queue_of(nats)?);
         let tasks = read(&store.last_of_each(format!("$KV.{bucket}.*.*")).await?);
         let unowned = tasks
             .into_iter()
@@ -85,6 +89,7 @@ impl TaskBucket {
             jetstream: jetstream.clone(),
             store,
             prefix,
+            merger,
             unowned,
         })
     }
@@ -137,13 +142,52 @@ impl TaskBucket {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
         let text = serde_json::to_vec(task).expect("a task has no keys that are not text");
-        self.put(&QueueTaskKey::of(&task.order), headers, text)
+        self.put_task(&QueueTaskKey::of(&task.order), headers, text)
+            .await
+    }
+
+    async fn put_task(
+        &self,
+        key: &QueueTaskKey,
+        headers: HeaderMap,
+        text: Vec<u8>,
+    ) -> Result<Option<u64>, NatsError> {
+        let (subject, what) = (self.subject(&key.tokens()), format!("task {}", key.id()));
+        self.put(subject, &what, headers, text).await
+    }
+
+    /// The merger of this queue, if there is one, and the revision of its entry.
+    pub(super) async fn merger(&self) -> Result<(Option<MergerEntry>, u64), NatsError> {
+        let found = self.store.last_of(&self.merger).await?;
+        Ok(found.map_or((None, 0), |message| {
+            let entry = serde_json::from_slice(&message.payload).ok();
+            (entry, message.sequence)
+        }))
+    }
+
+    /// Writes the merger of this queue if the entry's revision is still `read`. `None` if another process was
+    /// faster.
+    pub(super) async fn write_merger(
+        &self,
+        entry: Option<&MergerEntry>,
+        read: u64,
+    ) -> Result<Option<u64>, NatsError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
+        let text = entry.map_or_else(Vec::new, |entry| {
+            serde_json::to_vec(entry).expect("an entry has no keys that are not text")
+        });
+        if entry.is_none() {
+            headers.insert("KV-Operation", "DEL");
+        }
+        self.put(self.merger.clone(), "a merger", headers, text)
             .await
     }
 
     async fn put(
         &self,
-        key: &QueueTaskKey,
+        subject: String,
+        what: &str,
         headers: HeaderMap,
         text: Vec<u8>,
     ) -> Result<Option<u64>, NatsError> {
@@ -151,12 +195,8 @@ impl TaskBucket {
             let cause = std::error::Error::source(&error)
                 .map(|cause| format!(": {cause}"))
                 .unwrap_or_default();
-            NatsError(format!(
-                "the server does not accept task {}: {error}{cause}",
-                key.id()
-            ))
+            NatsError(format!("the server does not accept {what}: {error}{cause}"))
         };
-        let subject = self.subject(&key.tokens());
         let sent = self
             .jetstream
             .publish_with_headers(subject, headers, text.into())
@@ -182,7 +222,7 @@ impl TaskBucket {
         let mut headers = HeaderMap::new();
         headers.insert(LAST_OF_SUBJECT, read.to_string().as_str());
         headers.insert("KV-Operation", "DEL");
-        self.put(key, headers, Vec::new()).await.map(drop)
+        self.put_task(key, headers, Vec::new()).await.map(drop)
     }
 
     /// All tasks in the order of their last change. Skips those in a format that this creel cannot

@@ -185,8 +185,9 @@ async fn report(mut tasks: FleetTasks, out: &mpsc::UnboundedSender<QueueSummary>
                 due.get_or_insert_with(|| Instant::now() + PAUSE);
             }
             Ok(Ok((queue, key, None))) => {
-                known.remove(&(queue, key));
-                due.get_or_insert_with(|| Instant::now() + PAUSE);
+                if known.remove(&(queue, key)).is_some() {
+                    due.get_or_insert_with(|| Instant::now() + PAUSE);
+                }
             }
             Ok(Err(error)) => {
                 tracing::info!("the queues of the server: {error}");

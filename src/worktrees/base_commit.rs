@@ -105,7 +105,7 @@ impl BaseCommit {
     ) -> Result<Self, WorktreeError> {
         let tracking = format!("refs/remotes/{remote}/{branch}");
         let refspec = format!("+refs/heads/{branch}:{tracking}");
-        let answer = repository.ask(&["fetch", "--quiet", "--no-tags", "--", remote, &refspec])?;
+        let answer = repository.fetch(remote, &refspec)?;
         let is_missing = answer.stderr.contains("couldn't find remote ref");
         if is_missing {
             return Self::local(

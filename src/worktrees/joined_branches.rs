@@ -6,10 +6,13 @@
 //!   while one is left.
 //! - Work counts as finished only if its branch contains every branch that it started from.
 
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use super::{
-    ProjectRepository, WorktreeError, checked_out, entry_of,
+    NO_HOOKS, ProjectRepository, WorktreeError, checked_out, entry_of,
     inventory::{self, UnsavedWork, in_progress, some_files},
     worktree_git, worktree_git_output,
 };
@@ -47,6 +50,8 @@ pub enum UnfinishedWork {
     NotJoined { branch: String },
     #[error("its work is not on the branch `{branch}`; put it there with `git switch -C {branch}` in {}", .path.display())]
     LeftBranch { branch: String, path: PathBuf },
+    #[error("a commit hook of the repository refuses its work: {printed}")]
+    Refused { printed: String },
     #[error("creel could not commit its work: {complaint}")]
     CannotCommit { complaint: String, was_killed: bool },
     #[error(
@@ -91,6 +96,8 @@ impl MergeConflict {
 /// What git prints if the other side ended before it said anything, for example because a
 /// connection broke. It is worth a second attempt before a task is blocked.
 const NO_CONTACT: &str = "Could not read from remote repository";
+/// What it prints if another push to the same branch was faster, for example of a worker that was killed.
+const LOCKED: &str = "cannot lock ref";
 
 impl ProjectRepository {
     /// Merges branches into a worktree, in this order, up to the first conflict.
@@ -112,10 +119,9 @@ impl ProjectRepository {
                 continue;
             }
             let message = format!("Merge branch '{branch}'");
-            let merge = worktree_git(
-                path,
-                &["merge", "--quiet", "--no-edit", "-m", &message, &commit],
-            )?;
+            // The repository's hooks judge what is merged into the base, which this is not yet.
+            let args = ["merge", "--quiet", "--no-edit", "-m", &message, &commit];
+            let merge = worktree_git(path, &[&NO_HOOKS[..], &args].concat())?;
             if merge.is_ok {
                 continue;
             }
@@ -148,7 +154,7 @@ impl ProjectRepository {
             let _alone = self.lock()?;
             // If the remote does not have it or does not answer, what is here has to be enough.
             let refspec = format!("+refs/heads/{branch}:refs/remotes/{remote}/{branch}");
-            self.ask(&["fetch", "--quiet", "--no-tags", "--", remote, &refspec])?;
+            self.fetch(remote, &refspec)?;
         }
         self.last_seen(branch, remote)
     }
@@ -177,6 +183,7 @@ impl ProjectRepository {
         let path = Path::new(path);
         if path.join(".git").exists() {
             self.undisturbed(path, branch, || self.commit_rest(path, work))?;
+            judge_skipped(path, work)?;
         }
         let reference = format!("refs/heads/{branch}");
         for joined in work.joined {
@@ -213,7 +220,13 @@ impl ProjectRepository {
             self.undisturbed(&worktree.path, branch, || {
                 if matches!(worktree.unsaved(self)?, Some(UnsavedWork::Changes(_))) {
                     commit(&worktree.path, &["add", "--all"])?;
-                    commit(&worktree.path, &["commit", "--quiet", "-m", message])?;
+                    let kept = commit(&worktree.path, &["commit", "--quiet", "-m", message]);
+                    if matches!(kept, Err(UnfinishedWork::Refused { .. })) {
+                        // They judge it when it is finished.
+                        let skip = ["commit", "--quiet", "-m", message, "-m", SKIPPED];
+                        return commit(&worktree.path, &[&NO_HOOKS[..], &skip].concat());
+                    }
+                    kept?;
                 }
                 Ok(())
             })?;
@@ -263,7 +276,11 @@ impl ProjectRepository {
             ])
         };
         let mut pushed = push(branch)?;
-        if pushed.stderr.contains(NO_CONTACT) {
+        let may_succeed = [NO_CONTACT, LOCKED];
+        if may_succeed
+            .iter()
+            .any(|words| pushed.stderr.contains(words))
+        {
             pushed = push(branch)?;
         }
         if pushed.is_ok {
@@ -371,18 +388,74 @@ impl ProjectRepository {
     }
 }
 
+/// The last line of a commit that creel made without the hooks of the repository.
+const SKIPPED: &str = "Creel-Hooks: skipped";
+/// The hooks that can refuse a commit.
+const COMMIT_HOOKS: [&str; 3] = ["pre-commit", "prepare-commit-msg", "commit-msg"];
+/// How much of their output counts, in bytes.
+const OUTPUT: usize = 3 << 10;
+
 /// Runs a step of a commit.
 fn commit(path: &Path, args: &[&str]) -> Result<(), UnfinishedWork> {
     let answer = worktree_git(path, args)?;
     let (complaint, was_killed) = (answer.complaint(), answer.was_killed);
     if answer.is_ok {
-        Ok(())
-    } else {
-        Err(UnfinishedWork::CannotCommit {
-            complaint,
-            was_killed,
-        })
+        return Ok(());
     }
+    if !was_killed && args.first() == Some(&"commit") && is_up_to_hooks(path)? {
+        let printed = format!("{}{}", answer.stdout, answer.stderr);
+        let from = printed.ceil_char_boundary(printed.len().saturating_sub(OUTPUT));
+        let printed = printed[from..].trim().to_owned();
+        return Err(UnfinishedWork::Refused { printed });
+    }
+    Err(UnfinishedWork::CannotCommit {
+        complaint,
+        was_killed,
+    })
+}
+
+/// Whether only a hook of the repository can be the reason why git does not commit: there is one, and git can
+/// make the commit itself.
+fn is_up_to_hooks(path: &Path) -> Result<bool, WorktreeError> {
+    let hooks = worktree_git_output(path, &["rev-parse", "--git-path", "hooks"])?;
+    let hooks = path.join(hooks);
+    let can_run = |name: &str| {
+        let found = hooks.join(name).metadata();
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    if !COMMIT_HOOKS.into_iter().any(can_run) {
+        return Ok(false);
+    }
+    let tree = worktree_git(path, &["write-tree"])?;
+    let made = ["commit-tree", "-p", "HEAD", "-m", "nothing", tree.line()];
+    Ok(tree.is_ok && worktree_git(path, &made)?.is_ok)
+}
+
+/// Has the hooks of the repository judge the work, if a part of it was committed without them. No branch
+/// moves.
+fn judge_skipped(path: &Path, work: &TaskWork<'_>) -> Result<(), UnfinishedWork> {
+    let SessionWorktree {
+        branch,
+        commit: base,
+        ..
+    } = work.worktree;
+    let (skipped, before) = (format!("--grep=^{SKIPPED}$"), format!("^{base}"));
+    let found = ["rev-list", "--max-count=1", &skipped, "HEAD", &before];
+    let is_on_branch = checked_out(path).flatten().as_deref() == Some(branch);
+    if !is_on_branch || worktree_git_output(path, &found)?.is_empty() {
+        return Ok(());
+    }
+    let reference = format!("refs/heads/{branch}");
+    worktree_git_output(path, &["checkout", "--quiet", "--detach"])?;
+    worktree_git_output(path, &["reset", "--quiet", "--soft", base])?;
+    let judged = commit(
+        path,
+        &["commit", "--quiet", "--allow-empty", "-m", work.message],
+    );
+    // The files are the same.
+    worktree_git_output(path, &["symbolic-ref", "HEAD", &reference])?;
+    worktree_git_output(path, &["reset", "--quiet"])?;
+    judged
 }
 
 /// Whether the two letters of a status mean a conflict.

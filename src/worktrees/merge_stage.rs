@@ -9,8 +9,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    ProjectRepository, WorktreeError, base_commit::BaseCommit, entry_of, git_in, git_output,
-    joined_branches::unmerged, kill_repair, worktree_git, worktree_git_output,
+    NO_HOOKS, ProjectRepository, WorktreeError, base_commit::BaseCommit, entry_of, git_in,
+    git_output, joined_branches::unmerged, kill_repair, worktree_git, worktree_git_output,
 };
 use crate::engine::policy::{MergeStyle, WorktreePlan};
 
@@ -51,7 +51,12 @@ pub enum StagedMerge {
     Conflict(Vec<String>),
     /// The base has all of it.
     Nothing,
+    /// A commit hook of the repository refuses it, with this output.
+    Refused(String),
 }
+
+/// How much of a commit hook's output counts, in bytes.
+const OUTPUT: usize = 3 << 10;
 
 /// What happened to the base branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,29 +146,71 @@ impl<'a> MergeStage<'a> {
     fn add_merge_commit(&self, merge: &TaskMerge<'_>) -> Result<StagedMerge, WorktreeError> {
         let ask = |args: &[&str]| worktree_git(&self.path, args);
         let (subject, trailers) = (merge.subject, merge.trailers.join("\n"));
-        let merged = ask(&[
+        let how = ["merge", "--quiet", "--no-ff", "--no-edit", "-m", subject];
+        let what = ["-m", &trailers, merge.commit];
+        let before = self.resolve("HEAD")?;
+        let merged = ask(&[&how[..], &what].concat())?;
+        if merged.is_ok {
+            return Ok(StagedMerge::Commit(self.resolve("HEAD")?));
+        }
+        let files = unmerged(&self.path)?;
+        self.check_out(&before)?;
+        if !files.is_empty() {
+            return Ok(StagedMerge::Conflict(files));
+        }
+        // What fails only with the hooks is refused by one of them.
+        let is_refused = !merged.was_killed && ask(&[&NO_HOOKS[..], &how, &what].concat())?.is_ok;
+        self.check_out(&before)?;
+        if is_refused {
+            let printed = format!("{}{}", merged.stdout, merged.stderr);
+            let from = printed.ceil_char_boundary(printed.len().saturating_sub(OUTPUT));
+            return Ok(StagedMerge::Refused(printed[from..].trim().to_owned()));
+        }
+        Err(WorktreeError::Git {
+            command: "merge".to_owned(),
+            complaint: merged.complaint(),
+        })
+    }
+
+    /// What a commit hook of the repository says about a merge that changes nothing, if it refuses even that.
+    pub fn refuses_every_merge(&self, base: &BaseCommit) -> Result<Option<String>, WorktreeError> {
+        let tree = format!("{}^{{tree}}", base.commit);
+        let nothing = ["commit-tree", "-p", &base.commit, "-m", "nothing", &tree];
+        let nothing = worktree_git_output(&self.path, &nothing)?;
+        self.check_out(&base.commit)?;
+        let merged = self.add_merge_commit(&TaskMerge {
+            base,
+            commit: &nothing,
+            style: MergeStyle::Merge,
+            subject: "Merge task 0: nothing",
+            trailers: &["Creel-Task: 0".to_owned()],
+            landed: &[],
+        })?;
+        Ok(match merged {
+            StagedMerge::Refused(why) => Some(why),
+            StagedMerge::Commit(_) | StagedMerge::Conflict(_) | StagedMerge::Nothing => None,
+        })
+    }
+
+    /// Makes one merge commit of the merges on top of the base, whose last is `tip`.
+    pub fn join(
+        &self,
+        base: &BaseCommit,
+        tip: &str,
+        subject: &str,
+    ) -> Result<String, WorktreeError> {
+        self.check_out(&base.commit)?;
+        let merge = [
             "merge",
             "--quiet",
             "--no-ff",
             "--no-edit",
             "-m",
             subject,
-            "-m",
-            &trailers,
-            merge.commit,
-        ])?;
-        if merged.is_ok {
-            return Ok(StagedMerge::Commit(self.resolve("HEAD")?));
-        }
-        let files = unmerged(&self.path)?;
-        ask(&["merge", "--abort"])?;
-        if files.is_empty() {
-            return Err(WorktreeError::Git {
-                command: "merge".to_owned(),
-                complaint: merged.complaint(),
-            });
-        }
-        Ok(StagedMerge::Conflict(files))
+            tip,
+        ];
+        worktree_git_output(&self.path, &[&NO_HOOKS[..], &merge].concat())?;
+        self.resolve("HEAD")
     }
 
     /// Makes one commit of the work.

@@ -39,7 +39,7 @@ const CHECKED: &str = "checks: ['sh check.sh']\nsubmit: { test_command: 'sh chec
 
 /// Why a kill can block a task: five workers died, git or a check did, git could not say what
 /// changed, or the remote's own git died twice.
-const KILLED: [&str; 5] = [
+pub(crate) const KILLED: [&str; 5] = [
     "stopped responding",
     "signal",
     "could not tell whether the work changed",
@@ -101,24 +101,6 @@ impl FarmSoak {
             .expect("creel starts")
     }
 
-    /// Kills one of the processes that work in the project.
-    fn strike(&self, dice: &mut Dice) -> bool {
-        let own = self.project.root();
-        let is_own = |pid: &i32| {
-            fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&own))
-        };
-        let entries = fs::read_dir("/proc").expect("it is there").flatten();
-        let all = entries
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-            .filter(is_own);
-        let all: Vec<i32> = all.collect();
-        let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else {
-            return false;
-        };
-        let chosen = all[usize::try_from(dice.below(count)).expect("small")];
-        Pid::from_raw(chosen).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
-    }
-
     /// Returns how many kills there were before all tasks were merged.
     fn under_fire(&self, kills: usize, dice: &mut Dice) -> usize {
         let (mut worker, mut merger) = (self.worker(), self.merger());
@@ -126,7 +108,7 @@ impl FarmSoak {
         let end = Instant::now() + LONG * u32::try_from(1 + kills / 100).expect("small");
         while done < kills && !self.is_over() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20 + dice.below(150)));
-            done += usize::from(self.strike(dice));
+            done += usize::from(strike(&self.project.root(), dice));
             for (child, again) in [(&mut worker, true), (&mut merger, false)] {
                 if child.try_wait().expect("it is ours").is_some() {
                     *child = if again { self.worker() } else { self.merger() };
@@ -321,6 +303,22 @@ impl FarmSoak {
         let graph = git(&self.project, &["log", "--all", "--graph", "--oneline"]);
         format!("{text}\n{graph}\n{:#?}", self.listed())
     }
+}
+
+/// Kills one of the processes that work in a project.
+pub(crate) fn strike(own: &Path, dice: &mut Dice) -> bool {
+    let is_own =
+        |pid: &i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(own));
+    let entries = fs::read_dir("/proc").expect("it is there").flatten();
+    let all = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+        .filter(is_own);
+    let all: Vec<i32> = all.collect();
+    let Some(count) = u64::try_from(all.len()).ok().filter(|count| *count > 0) else {
+        return false;
+    };
+    let chosen = all[usize::try_from(dice.below(count)).expect("small")];
+    Pid::from_raw(chosen).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok())
 }
 
 fn has_end(name: &str, end: &str) -> bool {

@@ -121,14 +121,6 @@ impl QueueConnection {
         })
     }
 
-    /// The threads that other work can use, too.
-    pub(in crate::cli) fn tokio(&self) -> &tokio::runtime::Runtime {
-        match &self.place {
-            ConnectedPlace::Project(tokio) => tokio,
-            ConnectedPlace::Server(server) => &server.tokio,
-        }
-    }
-
     /// Adds a task, and returns its name.
     pub(in crate::cli) fn add(&mut self, order: TaskSpec) -> CliResult<String> {
         Ok(self.place.wait(self.queue.add(order, now()))?.task.order.id)
@@ -141,24 +133,6 @@ impl QueueConnection {
     ) -> CliResult<()> {
         self.place.wait(self.queue.ask(key, request, now()))?;
         Ok(())
-    }
-
-    /// The same. None if the queue refuses it.
-    pub(in crate::cli) fn try_ask(
-        &mut self,
-        key: &QueueTaskKey,
-        request: &QueueRequest,
-    ) -> CliResult<Option<QueuedTask>> {
-        let asked = self.queue.ask(key, request, now());
-        self.place.wait(async {
-            match asked.await {
-                Ok(seen) => Ok(Some(seen.task)),
-                Err(QueueError::Refused(_)) => Ok(None),
-                Err(
-                    error @ (QueueError::BadTask(_) | QueueError::Taken(_) | QueueError::Failed(_)),
-                ) => Err(error),
-            }
-        })
     }
 
     pub(in crate::cli) fn change(

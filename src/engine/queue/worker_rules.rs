@@ -111,6 +111,8 @@ pub enum MachineFault {
     NotLoggedIn,
     NoCredit,
     DiskFull,
+    /// Git could not prepare the worktree of a session.
+    NoWorktree,
 }
 
 /// How programs say that the disk is full.
@@ -139,9 +141,8 @@ impl MachineFault {
             | FailureCause::Overloaded
             | FailureCause::ServerError
             | FailureCause::Unknown => {
-                let lower = messages.to_lowercase();
-                if DISK_FULL.iter().any(|words| lower.contains(words)) {
-                    return Some(Self::DiskFull);
+                if let Some(fault) = Self::in_words_of(messages) {
+                    return Some(fault);
                 }
                 let words = [AGENT_NOT_INSTALLED, AGENT_NOT_STARTED];
                 let has_none = words.iter().any(|words| messages.contains(words));
@@ -150,12 +151,20 @@ impl MachineFault {
         }
     }
 
+    /// The fault that the words of another program name, whatever it did.
+    pub fn in_words_of(messages: &str) -> Option<Self> {
+        let lower = messages.to_lowercase();
+        let is_full = DISK_FULL.iter().any(|words| lower.contains(words));
+        is_full.then_some(Self::DiskFull)
+    }
+
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::NoAgent => "the agent cannot be started",
             Self::NotLoggedIn => "the agent is not logged in",
             Self::NoCredit => "the agent has no credit left",
             Self::DiskFull => "the disk is full",
+            Self::NoWorktree => "creel cannot make the worktrees of its sessions",
         }
     }
 }
