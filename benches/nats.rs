@@ -385,6 +385,7 @@ impl Stage {
             worktree: None,
             from: None,
             fork: None,
+            creel: String::new(),
         };
         let folder = SessionsDir::of(project).folder(name);
         let scene = RuntimeDirs {

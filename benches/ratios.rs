@@ -423,6 +423,7 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
         worktree: None,
         from: None,
         fork: None,
+        creel: String::new(),
     }
 }
 

@@ -198,6 +198,7 @@ fn judging() -> Result<SessionState> {
         worktree: None,
         from: None,
         fork: None,
+        creel: String::new(),
     };
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);

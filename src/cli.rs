@@ -34,6 +34,7 @@ pub mod pause;
 pub mod pending;
 pub mod plan;
 pub mod replay;
+pub mod report;
 pub mod resume;
 pub mod run;
 pub mod schema;
@@ -74,8 +75,10 @@ use crate::{
         pending::PendingArgs,
         plan::PlanArgs,
         replay::ReplayArgs,
+        report::ReportArgs,
         resume::ResumeArgs,
         run::RunArgs,
+        schema::SchemaArgs,
         sessions::SessionListArgs,
         show::ShowArgs,
         status::StatusArgs,
@@ -137,6 +140,8 @@ pub enum CliCommand {
     Sessions(SessionListArgs),
     /// Print what happened in a session.
     Show(ShowArgs),
+    /// Report how a session ended, what each check said, and what it changed and cost.
+    Report(ReportArgs),
     /// Replay a past session, step by step or at speed.
     Replay(ReplayArgs),
     /// Show the status of a running session.
@@ -181,8 +186,8 @@ pub enum CliCommand {
     Trust(ConfigArgs),
     /// Stop trusting this project's hooks and agents.
     Untrust(ConfigArgs),
-    /// Print a JSON Schema of the config, for editors.
-    Schema,
+    /// Print a JSON Schema: of the config, for editors, or of reports.
+    Schema(SchemaArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
     /// Print the manual page, or write one for every command.
@@ -222,6 +227,7 @@ impl CliCommand {
             Self::Agents(args) => agents::agents(&args).map(VerbOutcome::Done),
             Self::Sessions(args) => sessions::sessions(&args).map(VerbOutcome::Done),
             Self::Show(args) => show::show(&args).map(VerbOutcome::Done),
+            Self::Report(args) => report::report(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
             Self::Unpause(args) => unpause::unpause(&args).map(VerbOutcome::Done),
@@ -239,7 +245,7 @@ impl CliCommand {
             Self::Worktree(args) => worktree::worktree(&args.command).map(VerbOutcome::Done),
             Self::Trust(args) => trust::trust(&args).map(VerbOutcome::Done),
             Self::Untrust(args) => untrust::untrust(&args).map(VerbOutcome::Done),
-            Self::Schema => schema::schema().map(VerbOutcome::Done),
+            Self::Schema(args) => schema::schema(&args).map(VerbOutcome::Done),
             Self::Completions(args) => completions::completions(&args).map(VerbOutcome::Done),
             Self::Man(args) => man::man(&args).map(VerbOutcome::Done),
             Self::Help(args) => help::help(&args).map(VerbOutcome::Done),
@@ -279,10 +285,11 @@ impl CliCommand {
             | Self::Agents(_)
             | Self::Sessions(_)
             | Self::Show(_)
+            | Self::Report(_)
             | Self::Replay(_)
             | Self::Status(_)
             | Self::Checkpoint(_)
-            | Self::Schema
+            | Self::Schema(_)
             | Self::Completions(_)
             | Self::Man(_)
             | Self::Help(_) => None,

@@ -70,6 +70,7 @@
 //! - [`farm`]: the worker, the merge queue and the planning of tasks.
 //! - [`sessions`]: all sessions of a user: found, followed, sent commands.
 //! - [`present`]: wording, tables and styles.
+//! - [`report`]: what a session did, as Markdown, HTML or JSON.
 //! - [`tui`]: the screen.
 //! - [`cli`]: the command line, one file per verb, and sessions without a screen.
 //! - [`app`]: wiring: it hosts the sessions and opens the screens that the verbs prepare.
@@ -91,6 +92,7 @@ pub mod present;
 pub mod process;
 pub mod protocol;
 pub mod queue;
+pub mod report;
 pub mod runtime;
 pub mod sessions;
 pub mod socket;

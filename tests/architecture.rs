@@ -16,7 +16,7 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module uses, separated by spaces. Everything points towards the engine.
-const ARROWS: [(&str, &str); 24] = [
+const ARROWS: [(&str, &str); 25] = [
     ("text", ""),
     ("engine", "text"),
     ("git", ""),
@@ -27,6 +27,7 @@ const ARROWS: [(&str, &str); 24] = [
     ("hooks", "text engine git process"),
     ("agents", "text engine process"),
     ("journal", "engine"),
+    ("report", "engine git journal present text"),
     ("runtime", "engine git process hooks agents journal"),
     // It looks at processes to recognise a session's own agent and hooks.
     ("protocol", "text engine process present"),
@@ -53,7 +54,7 @@ const ARROWS: [(&str, &str); 24] = [
     ),
     (
         "cli",
-        "text engine process config present hooks agents journal runtime protocol socket nats queue sessions worktrees farm",
+        "text engine process config present hooks agents journal runtime report protocol socket nats queue sessions worktrees farm",
     ),
     (
         "tui",

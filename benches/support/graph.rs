@@ -123,5 +123,6 @@ fn began(plan: SessionPlan) -> SessionStarted {
         worktree: None,
         from: None,
         fork: None,
+        creel: String::new(),
     }
 }

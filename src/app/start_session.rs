@@ -30,6 +30,7 @@ use crate::{
         session_host::{ControlEndpoints, SessionHost, note_project, supervise},
     },
     cli::{
+        VERSION,
         arguments::SessionArgs,
         error::{self, CliError, CliResult},
         headless::{self, ExitCleanup},
@@ -80,6 +81,7 @@ pub(super) fn began(
         worktree: None,
         from: None,
         fork: None,
+        creel: VERSION.to_owned(),
     }
 }
 

@@ -25,7 +25,10 @@ pub struct HelpArgs {
 /// The commands by what you want to do. A test requires each command in exactly one group.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["run", "resume", "demo"]),
-    ("Watch", &["sessions", "attach", "status", "show", "replay"]),
+    (
+        "Watch",
+        &["sessions", "attach", "status", "show", "report", "replay"],
+    ),
     (
         "Steer",
         &[

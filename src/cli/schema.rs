@@ -1,10 +1,31 @@
-//! `creel schema`: the JSON Schema of the config.
+//! `creel schema`: the JSON Schema of the config, or of reports.
+
+use clap::{Args, ValueEnum};
 
 use crate::{
     cli::error::{CliResult, print},
     config,
+    report::SCHEMA,
 };
 
-pub(super) fn schema() -> CliResult {
-    print(&format!("{:#}\n", config::json_schema()))
+/// Which schema.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// What the schema describes.
+    #[arg(value_enum, default_value = "config")]
+    pub of: SchemaSubject,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SchemaSubject {
+    Config,
+    /// The output of `creel report --format json`.
+    Report,
+}
+
+pub(super) fn schema(args: &SchemaArgs) -> CliResult {
+    match args.of {
+        SchemaSubject::Config => print(&format!("{:#}\n", config::json_schema())),
+        SchemaSubject::Report => print(SCHEMA),
+    }
 }

@@ -167,7 +167,7 @@ enum Verdict {
 use Verdict::{May, Never, Own};
 
 /// Every verb, with arguments. `creel` itself has no name.
-const VERBS: [(&str, &str, Verdict); 64] = [
+const VERBS: [(&str, &str, Verdict); 65] = [
     ("", "", May),
     ("run", "--headless --trust -s new", Never("start sessions")),
     ("demo", "--fast --headless", May),
@@ -180,6 +180,7 @@ const VERBS: [(&str, &str, Verdict); 64] = [
     ("attach", "s", May),
     ("sessions", "", May),
     ("show", "s", May),
+    ("report", "s", May),
     ("replay", "s", May),
     ("status", "-s s", May),
     ("pause", "-s s", Never("pause the session")),

@@ -12,6 +12,7 @@ mod engine;
 mod old_journals;
 mod refusal_texts;
 mod refusals;
+mod reports;
 mod screen;
 mod support;
 mod workflow_config;

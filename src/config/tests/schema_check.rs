@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// The violations of a schema. Empty if the value is valid.
-pub(super) fn objections(root: &Value, value: &Value) -> Vec<String> {
+pub(crate) fn objections(root: &Value, value: &Value) -> Vec<String> {
     let mut all = Vec::new();
     judge(root, root, value, "", &mut all);
     all

@@ -140,6 +140,9 @@ pub struct SessionStarted {
     /// The session that had this conversation: the agent continues a copy of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork: Option<String>,
+    /// The version of creel that started it. Journals of earlier versions do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub creel: String,
 }
 
 impl SessionStarted {

@@ -492,6 +492,7 @@ impl World {
             worktree: None,
             from: script.from.clone(),
             fork: None,
+            creel: String::new(),
         };
         Self::from_events(
             script,

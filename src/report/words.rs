@@ -1,0 +1,312 @@
+//! The words that the forms for people share. Each form makes them safe for itself.
+
+use super::{
+    CheckHistory, CheckPlace, Report, ReportedChanges, ReportedItem, ReportedStage, ReportedTurn,
+    TurnOutcome, Verification,
+};
+use crate::{
+    engine::{
+        event::{CheckRunResult, IterationOutcome, SessionOutcome, UserPresence},
+        pending::ItemState,
+    },
+    present::{
+        describe::prompt_name,
+        text::{counted, listed, short_span},
+        usage,
+    },
+};
+
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// How the head looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeadTone {
+    Good,
+    Warning,
+    Bad,
+    Open,
+}
+
+pub(super) fn tone(report: &Report) -> HeadTone {
+    match (report.outcome.verification, report.outcome.outcome) {
+        (Verification::Verified, _) => HeadTone::Good,
+        (Verification::NoChecks | Verification::NotRecorded, _)
+        | (
+            _,
+            Some(SessionOutcome::Complete | SessionOutcome::Forced | SessionOutcome::Unverified),
+        ) => HeadTone::Warning,
+        (
+            _,
+            Some(
+                SessionOutcome::Limit
+                | SessionOutcome::Escalated
+                | SessionOutcome::Aborted
+                | SessionOutcome::Failed
+                | SessionOutcome::Cancelled,
+            ),
+        ) => HeadTone::Bad,
+        (Verification::Open | Verification::NotVerified, None) => HeadTone::Open,
+    }
+}
+
+pub(super) const fn sign(tone: HeadTone) -> &'static str {
+    match tone {
+        HeadTone::Good => "✓",
+        HeadTone::Warning => "⚠",
+        HeadTone::Bad => "✗",
+        HeadTone::Open => "▸",
+    }
+}
+
+/// A sentence in parts: text, and the names in backticks.
+pub(super) fn parts(sentence: &str) -> Vec<(bool, &str)> {
+    if !sentence.matches('`').count().is_multiple_of(2) {
+        return vec![(false, sentence)];
+    }
+    let parts = sentence.split('`').enumerate();
+    parts
+        .map(|(n, part)| (n % 2 == 1, part))
+        .filter(|(_, part)| !part.is_empty())
+        .collect()
+}
+
+pub(super) fn tokens(known: Option<u64>) -> String {
+    known.map_or_else(|| UNKNOWN.to_owned(), usage::tokens)
+}
+
+pub(super) fn cost(known: Option<f64>) -> String {
+    known.map_or_else(|| UNKNOWN.to_owned(), usage::money)
+}
+
+/// The totals: `41.2k tokens`, `at least $0.42: 2 of 5 turns reported no cost`.
+pub(super) fn totals(report: &Report) -> Vec<(&'static str, String)> {
+    let used = &report.usage;
+    let with_gaps = |known: bool, total: String, gaps: usize, what: &str| {
+        if known && gaps > 0 {
+            let of = counted(used.turns, "turn");
+            format!("at least {total}: {gaps} of {of} reported no {what}")
+        } else {
+            total
+        }
+    };
+    let (tokens, cost) = (tokens(used.tokens), cost(used.cost));
+    vec![
+        (
+            "Tokens",
+            with_gaps(
+                used.tokens.is_some(),
+                tokens,
+                used.turns_without_tokens,
+                "tokens",
+            ),
+        ),
+        (
+            "Cost",
+            with_gaps(used.cost.is_some(), cost, used.turns_without_cost, "cost"),
+        ),
+        ("Agents worked", short_span(used.working_ms)),
+        ("Session ran", short_span(used.running_ms)),
+    ]
+}
+
+/// One line with the size of the session.
+pub(super) fn summary(report: &Report) -> String {
+    let stages = report.stages.iter();
+    let iterations = stages
+        .clone()
+        .map(|stage| stage.iteration)
+        .max()
+        .unwrap_or(0);
+    let retries: u32 = stages.map(|stage| stage.retries).sum();
+    let mut parts = vec![
+        counted(iterations, "iteration"),
+        counted(report.usage.turns, "turn"),
+    ];
+    if retries > 0 {
+        parts.push(counted(retries, "retry"));
+    }
+    let (tokens, cost) = (tokens(report.usage.tokens), cost(report.usage.cost));
+    parts.push(if report.usage.tokens.is_some() {
+        tokens
+    } else {
+        format!("tokens {tokens}")
+    });
+    parts.push(if report.usage.cost.is_some() {
+        cost
+    } else {
+        format!("cost {cost}")
+    });
+    parts.push(short_span(report.usage.running_ms));
+    parts.join(" · ")
+}
+
+/// The facts of the session, a name and a value each.
+pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let session = &report.session;
+    let unknown = || UNKNOWN.to_owned();
+    let models = if session.models.is_empty() {
+        unknown()
+    } else {
+        listed(&session.models)
+    };
+    let presence = match session.presence {
+        UserPresence::Attended => "attended",
+        UserPresence::Unattended => "unattended: the config answered gates",
+    };
+    let optional = |name, value: &Option<String>| value.clone().map(|value| (name, value));
+    let files: Vec<&str> = session
+        .config_files
+        .iter()
+        .map(|file| file.rsplit('/').next().unwrap_or(file))
+        .collect();
+    let config = if files.is_empty() {
+        format!("digest {}", session.config_digest)
+    } else {
+        format!("{}, digest {}", listed(&files), session.config_digest)
+    };
+    let known = [
+        ("Session", format!("{} ({})", session.name, session.id)),
+        ("Agent", session.agent.clone()),
+        ("Model", models),
+        ("User", presence.to_owned()),
+        ("creel", session.creel.clone().unwrap_or_else(unknown)),
+        ("Config", config),
+        ("Started", session.started.rfc3339()),
+        (
+            "Ended",
+            session
+                .ended
+                .map_or_else(|| "not yet".to_owned(), |at| at.rfc3339()),
+        ),
+        ("Resumed", counted(session.resumed, "time")),
+        ("Records", session.records.to_string()),
+    ];
+    let rest = [
+        optional("Task type", &session.task_type),
+        optional("Branch", &session.branch),
+        optional("Pull request", &session.pull_request),
+        optional("Commit before", &report.changes.commit_before),
+        optional("Commit after", &report.changes.commit_after),
+    ];
+    known
+        .into_iter()
+        .chain(rest.into_iter().flatten())
+        .collect()
+}
+
+pub(super) const fn check_place(check: &CheckHistory) -> &'static str {
+    match (check.kind, check.counts) {
+        (CheckPlace::Stop, true) => "check",
+        (CheckPlace::Stop, false) => "does not count",
+        (CheckPlace::Rule, true) => "rule",
+        (CheckPlace::Rule, false) => "rule, does not count",
+        (CheckPlace::Protect, _) => "protected files",
+        (CheckPlace::BeforeSubmit, _) => "before the submit",
+        (CheckPlace::BeforeMerge, _) => "before the merge",
+    }
+}
+
+/// What is known about a check at the end.
+pub(super) fn check_result(check: &CheckHistory) -> &'static str {
+    match check.result {
+        Some(CheckRunResult::Passed) => "passed",
+        Some(CheckRunResult::Failed) => "did not pass",
+        Some(CheckRunResult::Broken) => "could not run",
+        Some(CheckRunResult::Disabled) => "disabled",
+        Some(CheckRunResult::NotRun) => "not run on the final work",
+        None => check
+            .runs
+            .last()
+            .map_or("did not run", |run| run.result.words()),
+    }
+}
+
+pub(super) fn signs(check: &CheckHistory) -> String {
+    if check.runs.is_empty() {
+        return "–".to_owned();
+    }
+    check.runs.iter().map(|run| run.result.sign()).collect()
+}
+
+pub(super) const fn stage_outcome(stage: &ReportedStage) -> &'static str {
+    match stage.outcome {
+        Some(IterationOutcome::Done) => "done",
+        Some(IterationOutcome::Failed) => "failed",
+        Some(IterationOutcome::Forced) => "FORCED",
+        None => "–",
+    }
+}
+
+/// What the turns of a stage used, as far as it is known. Unknown parts make the sum unknown.
+pub(super) fn stage_usage(stage: &ReportedStage) -> (Option<u64>, Option<f64>) {
+    let ended = || {
+        let turns = stage.turns.iter();
+        turns.filter(|turn| turn.end != TurnOutcome::Open)
+    };
+    if ended().next().is_none() {
+        return (None, None);
+    }
+    let tokens = ended().map(|turn| turn.tokens).sum();
+    let cost = ended().map(|turn| turn.cost).sum();
+    (tokens, cost)
+}
+
+/// `Turn 3 · Feedback · 12 tokens · $0.01 · 4s`.
+pub(super) fn turn_line(turn: &ReportedTurn) -> String {
+    let mut parts = vec![
+        format!("Turn {}", turn.turn),
+        prompt_name(turn.reason).to_owned(),
+    ];
+    parts.extend(turn.agent.as_ref().map(|agent| format!("to {agent}")));
+    parts.extend(turn.model.clone());
+    match turn.end {
+        TurnOutcome::Ended => {}
+        TurnOutcome::Failed => parts.push("failed".to_owned()),
+        TurnOutcome::Open => parts.push("no end on record".to_owned()),
+    }
+    if turn.end != TurnOutcome::Open {
+        let with = |name: &str, known: bool, words: String| {
+            if known {
+                words
+            } else {
+                format!("{name} {words}")
+            }
+        };
+        parts.push(with("tokens", turn.tokens.is_some(), tokens(turn.tokens)));
+        parts.push(with("cost", turn.cost.is_some(), cost(turn.cost)));
+    }
+    parts.extend(turn.took_ms.map(short_span));
+    if turn.tool_calls > 0 {
+        parts.push(counted(turn.tool_calls, "tool call"));
+    }
+    parts.join(" · ")
+}
+
+pub(super) fn item_state(item: &ReportedItem) -> String {
+    let edited = if item.edited { ", edited" } else { "" };
+    let state = match item.state {
+        ItemState::Pending => "not sent".to_owned(),
+        ItemState::InFlight => "in a prompt whose turn has not ended".to_owned(),
+        ItemState::Skipped => "skipped, not sent".to_owned(),
+        ItemState::Delivered => {
+            let turn = item.turns.last();
+            turn.map_or_else(|| "sent".to_owned(), |turn| format!("sent in turn {turn}"))
+        }
+    };
+    format!("{state}{edited}")
+}
+
+/// What changed, in one line.
+pub(super) fn changes(changes: &ReportedChanges) -> String {
+    let files = changes.files.len() + changes.more_files;
+    match changes.lines {
+        Some(lines) => format!(
+            "+{} −{} in {}, compared with the commit before the session",
+            lines.added,
+            lines.removed,
+            counted(lines.files, "file")
+        ),
+        None if files == 0 => "No changed files are on record.".to_owned(),
+        None => counted(files, "file"),
+    }
+}
