@@ -24,7 +24,7 @@ const ARROWS: [(&str, &str); 25] = [
     ("config", "text engine process"),
     ("present", "text engine"),
     ("worktrees", "engine git process journal"),
-    ("hooks", "text engine git process"),
+    ("hooks", "text engine git process report"),
     ("agents", "text engine process"),
     ("journal", "engine"),
     ("report", "engine git journal present text"),

@@ -128,6 +128,21 @@ fn without_hooks_in_the_config_a_pull_request_is_opened() {
 }
 
 #[test]
+fn the_text_of_a_pull_request_is_the_goal_and_the_report() {
+    let site = Site::new("submit: true\nchecks: ['test -s b.txt']\n");
+    let ran = site.run(&[]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let body = fs::read_to_string(site.repo.at("gh/body")).expect("a body");
+    let (goal, report) = body.split_once("## Report of creel").expect("a report");
+    assert!(goal.contains("Add the file b"), "{body}");
+    assert!(
+        report.contains("**✓ Verified: <code>test -s b&#46;txt</code> passed"),
+        "{body}"
+    );
+    assert!(!report.contains("### Goal") && body.trim_end().ends_with("<!-- creel: end -->"));
+}
+
+#[test]
 fn nothing_leaves_the_machine_unless_the_config_says_so() {
     let site = Site::new("");
     assert_eq!(site.run(&[]).code, 0);

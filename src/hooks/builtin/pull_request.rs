@@ -22,6 +22,7 @@ use super::{
 use crate::{
     engine::{effect::SubmissionFacts, hooks::template},
     process::{for_variable, output::create},
+    report::{MarkdownPart, Report, markdown},
     text::counted,
 };
 
@@ -29,6 +30,8 @@ use crate::{
 const MARKS: (&str, &str) = ("<!-- creel: begin -->", "<!-- creel: end -->");
 /// The longest body in bytes. Forges refuse longer ones.
 const BODY: usize = 60_000;
+/// A report in less room than this says nothing, in bytes.
+const REPORT: usize = 2_000;
 
 pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, BuiltinError> {
     let status = BranchStatus::of(worker).await?;
@@ -65,6 +68,7 @@ pub(super) async fn run(worker: &mut BuiltinRun<'_>) -> Result<BuiltinSuccess, B
         return Err(halt.repaired_by(commit_prompt(&status.branch, &changes)));
     }
     let text = PullRequestText::of(&worker.runner, worker.submission, &status, &base).await?;
+    let text = text.with_report(worker.call.place.journal.clone()).await;
     let work = format!("{}{}", counted(commits, "commit"), changes.left_out());
     let done = match worker
         .submission
@@ -403,6 +407,23 @@ impl PullRequestText {
             title,
             body: limited(body),
         })
+    }
+
+    /// Appends the report of the session, as far as it fits. A session without a turn has none.
+    async fn with_report(mut self, journal: PathBuf) -> Self {
+        let read = tokio::task::spawn_blocking(move || Report::read(&journal)).await;
+        let room = BODY.saturating_sub(self.body.len());
+        if let Ok(Ok(report)) = read
+            && room >= REPORT
+            && report.stages.iter().any(|stage| !stage.turns.is_empty())
+        {
+            const HEAD: &str = "\n\n## Report of creel\n\n";
+            let text = markdown(&report, MarkdownPart::PullRequest, room - HEAD.len());
+            if HEAD.len() + text.len() <= room {
+                self.body = format!("{}{HEAD}{text}", self.body.trim_end());
+            }
+        }
+        self
     }
 
     fn marked(&self) -> String {
