@@ -549,6 +549,7 @@ impl Story {
             at: self.now(),
             session: "story".into(),
             event,
+            chain: None,
         };
         self.file.write_all(record.to_line().as_bytes())?;
         self.state.apply(record.at, &record.event);

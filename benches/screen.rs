@@ -123,6 +123,7 @@ fn said(seq: u64, turn: u64, text: String) -> Record {
         at: UnixTime(0),
         session: "bench".into(),
         event,
+        chain: None,
     }
 }
 

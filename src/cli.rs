@@ -47,6 +47,7 @@ pub mod task;
 pub mod trust;
 pub mod unpause;
 pub mod untrust;
+pub mod verify;
 pub mod watch;
 mod worker;
 pub mod worktree;
@@ -85,6 +86,7 @@ use crate::{
         stop::StopArgs,
         task::TaskArgs,
         verb_outcome::VerbOutcome,
+        verify::VerifyArgs,
         worker::WorkerArgs,
         worktree::WorktreeArgs,
     },
@@ -142,6 +144,8 @@ pub enum CliCommand {
     Show(ShowArgs),
     /// Report how a session ended, what each check said, and what it changed and cost.
     Report(ReportArgs),
+    /// Check that a session's journal is as creel wrote it.
+    Verify(VerifyArgs),
     /// Replay a past session, step by step or at speed.
     Replay(ReplayArgs),
     /// Show the status of a running session.
@@ -228,6 +232,7 @@ impl CliCommand {
             Self::Sessions(args) => sessions::sessions(&args).map(VerbOutcome::Done),
             Self::Show(args) => show::show(&args).map(VerbOutcome::Done),
             Self::Report(args) => report::report(&args).map(VerbOutcome::Done),
+            Self::Verify(args) => verify::verify(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
             Self::Unpause(args) => unpause::unpause(&args).map(VerbOutcome::Done),
@@ -286,6 +291,7 @@ impl CliCommand {
             | Self::Sessions(_)
             | Self::Show(_)
             | Self::Report(_)
+            | Self::Verify(_)
             | Self::Replay(_)
             | Self::Status(_)
             | Self::Checkpoint(_)

@@ -1,5 +1,6 @@
 //! The records of a session on disk, and the session state rebuilt from them.
 
+pub mod chain;
 pub mod file;
 pub mod fold;
 pub mod open;

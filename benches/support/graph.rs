@@ -94,6 +94,7 @@ fn record(seq: u64, event: Event) -> Record {
         at: NOW,
         session: "bench".into(),
         event,
+        chain: None,
     }
 }
 

@@ -27,7 +27,9 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Run", &["run", "resume", "demo"]),
     (
         "Watch",
-        &["sessions", "attach", "status", "show", "report", "replay"],
+        &[
+            "sessions", "attach", "status", "show", "report", "verify", "replay",
+        ],
     ),
     (
         "Steer",

@@ -23,6 +23,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use super::{
+    chain::{self, ChainHash, JournalSeal},
     fold::{AnsweredPrompts, FoldedJournal, JournalPosition, fold_whole},
     open,
     record::{Record, RecordError, VERSION},
@@ -119,6 +120,8 @@ pub struct Journal {
     damage: Option<JournalDamage>,
     prompts: AnsweredPrompts,
     snapshots: SnapshotWriter,
+    /// The hash of the last line. None if that line has no link.
+    chain: Option<ChainHash>,
 }
 
 /// What a power loss could still take away.
@@ -271,6 +274,8 @@ impl Journal {
         };
         folder.mark_running().map_err(io)?;
         let sync = sync_in_background(file.try_clone().map_err(io)?);
+        let chain = chain::last(&file, length);
+        JournalSeal::open(seq, chain).write(folder);
         let (mark, times) = (JournalFileStamp::of(&file), FileTimePrecision::of(&file));
         let snapshots =
             SnapshotWriter::new(folder.journal(), file.try_clone().map_err(io)?, snapshot);
@@ -289,6 +294,7 @@ impl Journal {
             damage: None,
             prompts,
             snapshots,
+            chain,
         })
     }
 
@@ -323,16 +329,19 @@ impl Journal {
         let matters = events.iter().any(must_survive_power_loss);
         let mut lines = String::new();
         let mut records = Vec::with_capacity(events.len());
+        let mut head = self.chain.unwrap_or(ChainHash::START);
         for event in events {
             let seq = self.seq + records.len() as u64 + 1;
-            let record = Record {
+            let mut record = Record {
                 v: VERSION,
                 seq,
                 at,
                 session: self.folder.name.clone(),
                 event,
+                chain: None,
             };
-            lines.push_str(&record.to_line());
+            head = chain::append(&mut lines, &record.to_line(), head);
+            record.chain = Some(head);
             self.prompts.see(&record.event);
             records.push(Arc::new(record));
         }
@@ -352,6 +361,9 @@ impl Journal {
             }
         })?;
         self.seq += records.len() as u64;
+        if !records.is_empty() {
+            self.chain = Some(head);
+        }
         self.length += lines.len() as u64;
         Ok(records)
     }
@@ -374,12 +386,18 @@ impl Journal {
         } else if state.refuse_resume(None).is_some() {
             self.folder.mark_limited();
         }
+        self.seal();
         self.look_for_damage();
         let position = JournalPosition {
             offset: self.length,
             seq: self.seq,
         };
         self.snapshots.finish(position, state, &self.prompts);
+    }
+
+    /// Notes which line is the last, so that a cut is found.
+    pub(super) fn seal(&self) {
+        JournalSeal::closed(self.seq, self.chain).write(&self.folder);
     }
 
     fn write(&mut self, lines: &str, matters: bool) -> io::Result<()> {

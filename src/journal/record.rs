@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::chain::ChainHash;
 use crate::engine::{event::Event, time::UnixTime};
 
 /// The format version that this creel writes.
@@ -25,6 +26,9 @@ pub struct Record {
     pub session: String,
     #[serde(flatten)]
     pub event: Event,
+    /// The link to the line before. None in journals of earlier versions, and until it is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<ChainHash>,
 }
 
 /// The fields that all kinds of records share.
@@ -38,6 +42,8 @@ struct RecordEnvelope<'a> {
     session: Cow<'a, str>,
     #[serde(borrow)]
     kind: Cow<'a, str>,
+    #[serde(default)]
+    chain: Option<ChainHash>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +88,7 @@ impl Record {
             at: UnixTime(at.as_millisecond()),
             session: envelope.session.into_owned(),
             event,
+            chain: envelope.chain,
         })
     }
 }
@@ -116,6 +123,7 @@ mod tests {
             at: UnixTime(1_794_735_000_123),
             session: "NAME".into(),
             event,
+            chain: None,
         }
     }
 

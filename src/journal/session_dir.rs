@@ -266,6 +266,11 @@ impl SessionDir {
         self.path.join("cgroup")
     }
 
+    /// Names the last record.
+    pub fn seal_file(&self) -> PathBuf {
+        self.path.join("seal")
+    }
+
     pub fn socket_file(&self) -> PathBuf {
         self.path.join("socket")
     }

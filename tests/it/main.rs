@@ -69,6 +69,7 @@ mod queue_contract;
 mod quoting;
 mod readme;
 mod reasons;
+mod reports;
 mod resume_asks;
 mod rules;
 mod seeds;

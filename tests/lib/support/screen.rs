@@ -257,6 +257,7 @@ pub fn records(world: &World) -> Vec<Record> {
         at: UnixTime(0).after(TimeSpan(BEAT.0 * (seq - 1))),
         session: "story".into(),
         event: event.clone(),
+        chain: None,
     };
     numbered.map(record).collect()
 }

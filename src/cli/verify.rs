@@ -1,0 +1,123 @@
+//! `creel verify`: whether a session's journal is as creel wrote it.
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    cli::{
+        arguments::{ConfigArgs, NatsArgs, session_name},
+        error::{CliError, CliResult, json, print},
+        target::remote_sessions::RecordedSession,
+    },
+    journal::chain::{self, ChainCheck, ChainFinding, JournalOrigin},
+    text::counted,
+};
+
+/// Something is not as creel wrote it, or nothing shows whether it is.
+const NOT_PROVED: u8 = 1;
+
+/// Which journal.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The session. Default: `CREEL_SESSION`, or the one that changed last.
+    #[arg(value_parser = session_name)]
+    pub session: Option<String>,
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The JSON form.
+#[derive(Serialize)]
+struct VerifiedJournal<'a> {
+    session: &'a str,
+    intact: bool,
+    #[serde(flatten)]
+    check: &'a ChainCheck,
+    text: String,
+}
+
+pub(super) fn verify(args: &VerifyArgs) -> CliResult {
+    let recorded = RecordedSession::find(args.session.as_deref(), &args.config, &args.nats)?;
+    let folder = recorded.folder();
+    let origin = if args.nats.url.is_some() {
+        JournalOrigin::Copy
+    } else {
+        JournalOrigin::Own
+    };
+    let check = chain::verify(folder, origin).map_err(|error| {
+        let journal = folder.journal();
+        CliError::failed(format!("cannot read {}: {error}", journal.display()))
+    })?;
+    let intact = check.finding.is_good();
+    let text = words(&check);
+    if args.json {
+        json(&VerifiedJournal {
+            session: &folder.name,
+            intact,
+            check: &check,
+            text,
+        })?;
+    } else {
+        let head = check.head.map(|head| format!("head  {}\n", head.hex()));
+        print(&format!(
+            "{}: {text}\n{}",
+            folder.name,
+            head.unwrap_or_default()
+        ))?;
+    }
+    Ok(if intact { 0 } else { NOT_PROVED })
+}
+
+fn words(check: &ChainCheck) -> String {
+    let records = counted(check.records, "record");
+    let chained = match check.without_chain {
+        0 => format!("{records}, each as creel wrote it"),
+        1 => format!(
+            "{records}: the first has no chain, because an earlier creel wrote it, and each later one is as creel wrote it"
+        ),
+        without => format!(
+            "{records}: 1 to {without} have no chain, because an earlier creel wrote them, and each later one is as creel wrote it"
+        ),
+    };
+    match &check.finding {
+        ChainFinding::Intact => format!("intact. {chained}"),
+        ChainFinding::Running => format!("intact so far, and the session runs. {chained}"),
+        ChainFinding::NotSealed => format!(
+            "intact up to the end of the session. {chained}. creel was killed just after the end, so later records could be missing"
+        ),
+        ChainFinding::Changed { line } => format!(
+            "NOT intact. Record {line} is not what creel wrote there: it was changed, or records before it were removed or moved"
+        ),
+        ChainFinding::Unlinked { line } => format!(
+            "NOT intact. Record {line} has no link to the one before it: another program wrote it"
+        ),
+        ChainFinding::Torn { line } => format!(
+            "NOT intact. Record {line} is not whole: creel was killed while writing it, or the end was cut off"
+        ),
+        ChainFinding::CutOff { sealed } => format!(
+            "NOT intact. The end was cut off: creel wrote {}, and {} are left",
+            counted(*sealed, "record"),
+            check.records
+        ),
+        ChainFinding::Added { sealed } => format!(
+            "NOT intact. Records follow record {sealed}, the last one that creel wrote"
+        ),
+        ChainFinding::SealMissing => format!(
+            "not proved. {chained}, but the seal is missing, so records at the end could be missing, too"
+        ),
+        ChainFinding::NoEnd => format!(
+            "not proved. {chained}, but the end is not on record: creel was killed, or the end was cut off. `creel resume` \
+             continues the session"
+        ),
+        ChainFinding::NoChain => {
+            "not proved. The journal has no chain: an earlier creel wrote it, or the chain was removed".to_owned()
+        }
+    }
+}
