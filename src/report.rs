@@ -251,7 +251,7 @@ pub struct ReportedTurn {
     pub cost: Option<f64>,
     pub tool_calls: usize,
     /// The end of what the agent said.
-    pub said: String,
+    pub answer: String,
     /// The edits that the agent reported.
     pub edits: Vec<ReportedEdit>,
 }

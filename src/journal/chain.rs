@@ -11,14 +11,14 @@
 //! - A line without a link is accepted only at the beginning: an earlier creel wrote it.
 
 use std::{
-    fmt::Write as _,
+    fmt,
     fs::File,
     io::{self, BufRead as _, BufReader},
     os::unix::fs::FileExt as _,
 };
 
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use sha2::{Digest as _, Sha256};
 
 use super::{SessionDir, file, open};
 
@@ -28,6 +28,9 @@ const LABEL: &str = ",\"chain\":\"";
 const CLOSE: &str = "\"}";
 /// Enough bytes that no second line with the same hash can be found.
 const BYTES: usize = 16;
+const DIGITS: [char; 16] = [
+    '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+];
 /// Bytes of a link at the end of a line, without the newline.
 const LINK: usize = LABEL.len() + 2 * BYTES + CLOSE.len();
 
@@ -41,18 +44,17 @@ impl ChainHash {
 
     /// The hash of the next line, given without its link: `{…` up to the last field.
     fn of(self, line: &[u8]) -> Self {
-        let hash = Sha256::new().chain_update(self.0).chain_update(line);
+        let mut hash = Context::new(&SHA256);
+        hash.update(&self.0);
+        hash.update(line);
         let mut short = [0; BYTES];
-        short.copy_from_slice(&hash.finalize()[..BYTES]);
+        short.copy_from_slice(&hash.finish().as_ref()[..BYTES]);
         Self(short)
     }
 
     pub fn hex(self) -> String {
-        let mut text = String::with_capacity(2 * BYTES);
-        for byte in self.0 {
-            let _ = write!(text, "{byte:02x}");
-        }
-        text
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        digits.map(|digit| DIGITS[usize::from(digit)]).collect()
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -80,8 +82,27 @@ impl Serialize for ChainHash {
 
 impl<'de> Deserialize<'de> for ChainHash {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(text.as_bytes()).ok_or_else(|| de::Error::custom("it is not a hash of a chain"))
+        known(deserializer)?.ok_or_else(|| de::Error::custom("it is not the hash of a chain"))
+    }
+}
+
+/// Reads a hash. None if it is not a hash: a damaged link does not make its record unreadable.
+pub(super) fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ChainHash>, D::Error> {
+    from.deserialize_str(ChainHashVisitor)
+}
+
+/// Needs no copy of the text.
+struct ChainHashVisitor;
+
+impl de::Visitor<'_> for ChainHashVisitor {
+    type Value = Option<ChainHash>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the hash of a chain")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(ChainHash::parse(text.as_bytes()))
     }
 }
 
@@ -100,8 +121,8 @@ pub(super) fn append(lines: &mut String, line: &str, before: ChainHash) -> Chain
 
 /// The content of a line, and its hash. `line` has no newline.
 fn link(line: &[u8]) -> Option<(&[u8], ChainHash)> {
-    let (content, link) = line.split_at_checked(line.len().checked_sub(LINK)?)?;
-    let hash = link
+    let (content, end) = line.split_at_checked(line.len().checked_sub(LINK)?)?;
+    let hash = end
         .strip_prefix(LABEL.as_bytes())?
         .strip_suffix(CLOSE.as_bytes())?;
     Some((content, ChainHash::parse(hash)?))

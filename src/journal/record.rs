@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::chain::ChainHash;
+use super::chain::{self, ChainHash};
 use crate::engine::{event::Event, time::UnixTime};
 
 /// The format version that this creel writes.
@@ -42,7 +42,7 @@ struct RecordEnvelope<'a> {
     session: Cow<'a, str>,
     #[serde(borrow)]
     kind: Cow<'a, str>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "chain::known")]
     chain: Option<ChainHash>,
 }
 

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// How much of the agent's words a turn keeps, in bytes.
-const SAID: usize = 16 << 10;
+const ANSWER: usize = 16 << 10;
 /// The longest diff of one edit, in bytes.
 const EDIT: usize = 64 << 10;
 /// The longest reason in a line, in characters.
@@ -196,7 +196,7 @@ impl ReportBuilder {
             self.prompt(at, prompt);
         } else if let TurnEvent::AgentSaid { turn, text, .. } = event {
             if let Some(turn) = self.turn_of(*turn) {
-                say(&mut turn.said, text);
+                append_answer(&mut turn.answer, text);
             }
         } else if let TurnEvent::ToolCalled { turn, tool, .. } = event {
             if let Some(turn) = self.turn_of(*turn) {
@@ -269,7 +269,7 @@ impl ReportBuilder {
             tokens: None,
             cost: None,
             tool_calls: 0,
-            said: String::new(),
+            answer: String::new(),
             edits: Vec::new(),
         };
         self.stage(at).turns.push(turn);
@@ -679,11 +679,11 @@ fn each_once(mut names: Vec<String>) -> Vec<String> {
 }
 
 /// Keeps the end of what the agent said.
-fn say(said: &mut String, text: &str) {
-    said.push_str(&plain(text));
-    if said.len() > 2 * SAID {
-        let start = said.ceil_char_boundary(said.len() - SAID);
-        *said = format!("…{}", &said[start..]);
+fn append_answer(answer: &mut String, text: &str) {
+    answer.push_str(&plain(text));
+    if answer.len() > 2 * ANSWER {
+        let start = answer.ceil_char_boundary(answer.len() - ANSWER);
+        *answer = format!("…{}", &answer[start..]);
     }
 }
 

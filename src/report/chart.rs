@@ -35,22 +35,19 @@ impl BarChart<'_> {
         let mut x = 0.0;
         for value in &values {
             let wide = (step * 0.8).max(0.5);
-            match value {
-                Some(value) => {
-                    let share = if largest > 0.0 { value / largest } else { 0.0 };
-                    let high = (share * HEIGHT).max(1.0);
-                    let top = HEIGHT - high;
-                    out += &format!(
-                        "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\"/>"
-                    );
-                }
-                None => {
-                    let y = HEIGHT + 3.0;
-                    out += &format!(
-                        "<rect class=\"unknown\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"3\"/>"
-                    );
-                }
-            }
+            out += &if let Some(value) = value {
+                let share = if largest > 0.0 { value / largest } else { 0.0 };
+                let high = (share * HEIGHT).max(1.0);
+                let top = HEIGHT - high;
+                format!(
+                    "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{wide:.1}\" height=\"{high:.1}\"/>"
+                )
+            } else {
+                let y = HEIGHT + 3.0;
+                format!(
+                    "<rect class=\"unknown\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"3\"/>"
+                )
+            };
             x += step;
         }
         out + "</svg></figure>"

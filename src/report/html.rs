@@ -287,8 +287,8 @@ fn moment(moment: &ReportedMoment) -> String {
 
 fn turn(turn: &ReportedTurn) -> String {
     let mut content = format!("<p class=\"faint\">Prompt</p>\n{}", block(&turn.prompt));
-    if !turn.said.trim().is_empty() {
-        content += &format!("<p class=\"faint\">Answer</p>\n{}", block(&turn.said));
+    if !turn.answer.trim().is_empty() {
+        content += &format!("<p class=\"faint\">Answer</p>\n{}", block(&turn.answer));
     }
     if let Some(error) = &turn.error {
         content += &format!(

@@ -15,7 +15,7 @@ use crate::{
         gate::kind::{GateChoice, GateKind},
         hooks::point::HookPoint,
         pending::ItemState,
-        session::phase::Phase,
+        session::phase::LoopEnd,
     },
     present::{
         end_card::outcome_sentence,
@@ -129,22 +129,22 @@ pub(super) fn outcome(
 
 fn verification(report: &Report, state: &SessionState, end: Option<&RecordedEnd>) -> Verification {
     let has_passed = |result| result == CheckRunResult::Passed;
-    let current = || state.verification().outcomes();
     let all_passed = |checks: &[CheckOutcome]| {
         !checks.is_empty() && checks.iter().all(|it| has_passed(it.result))
     };
-    let outcome = match (&state.phase, &state.ending) {
-        (Phase::Ended(outcome), _) => *outcome,
-        // The end is decided, and a submit may follow.
-        (_, Some(ending)) if ending.outcome == SessionOutcome::Complete => {
-            let current = current();
-            return match current.as_slice() {
-                [] => Verification::NoChecks,
-                checks if all_passed(checks) => Verification::Verified,
-                _ => Verification::Open,
-            };
-        }
-        _ => return Verification::Open,
+    // The end is decided before the session ends: a submit may follow.
+    let is_done = |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete;
+    let Some(outcome) = state.phase.outcome() else {
+        let current = state.verification().outcomes();
+        return if !state.ending.as_ref().is_some_and(is_done) {
+            Verification::Open
+        } else if current.is_empty() {
+            Verification::NoChecks
+        } else if all_passed(&current) {
+            Verification::Verified
+        } else {
+            Verification::Open
+        };
     };
     if outcome != SessionOutcome::Complete {
         return Verification::NotVerified;
@@ -165,7 +165,7 @@ fn closed(
     verification: Verification,
     reason: &str,
 ) -> String {
-    let said = || full_stop(&outcome_sentence(outcome, reason));
+    let whole = || full_stop(&outcome_sentence(outcome, reason));
     match (outcome, verification) {
         (SessionOutcome::Complete, Verification::Verified) => {
             let which = counted_checks(report);
@@ -176,10 +176,10 @@ fn closed(
         }
         (SessionOutcome::Complete, Verification::NotRecorded) => format!(
             "{} This journal does not record which checks had passed on the final work.",
-            said()
+            whole()
         ),
         (SessionOutcome::Complete, Verification::NotVerified | Verification::Open) => {
-            format!("{} Not every check passed on the final work.", said())
+            format!("{} Not every check passed on the final work.", whole())
         }
         (SessionOutcome::Forced, _) => full_stop(&format!("Not verified: {}", of_forced(reason))),
         (
@@ -190,7 +190,7 @@ fn closed(
             | SessionOutcome::Failed
             | SessionOutcome::Cancelled,
             _,
-        ) => said(),
+        ) => whole(),
     }
 }
 

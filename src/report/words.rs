@@ -8,6 +8,7 @@ use crate::{
     engine::{
         event::{CheckRunResult, IterationOutcome, SessionOutcome, UserPresence},
         pending::ItemState,
+        time::UnixTime,
     },
     present::{
         describe::prompt_name,
@@ -176,7 +177,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
             "Ended",
             session
                 .ended
-                .map_or_else(|| "not yet".to_owned(), |at| at.rfc3339()),
+                .map_or_else(|| "not yet".to_owned(), UnixTime::rfc3339),
         ),
         ("Resumed", counted(session.resumed, "time")),
         ("Records", session.records.to_string()),

@@ -258,7 +258,7 @@ fn an_earlier_journal_has_a_chain_from_where_this_creel_continued_it() {
     assert_eq!(session.finding(), ChainFinding::Changed { line: 10 });
     fs::remove_file(session.folder.seal_file()).expect("a seal");
     assert_eq!(session.finding(), ChainFinding::NoChain);
-    let lines = fixture.iter().filter(|b| **b == b'\n').count() as u64;
+    let lines = fixture.split_inclusive(|b| *b == b'\n').count() as u64;
     let mut journal = session.resume();
     journal.append(AT, vec![resumed(), ended()]).expect("space");
     journal.seal();
