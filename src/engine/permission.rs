@@ -754,7 +754,7 @@ impl<'a> PermissionRules<'a> {
             Some(_) => GateSubject::Question { ask: ask.ask },
             None => GateSubject::Permission { ask: ask.ask },
         };
-        let reason = match self.said_by_hooks(ask) {
+        let reason = match self.hook_decision_words(ask) {
             Some(decided) => format!("{}; {decided}", ask.reason()),
             None => ask.reason(),
         };
@@ -763,7 +763,7 @@ impl<'a> PermissionRules<'a> {
     }
 
     /// What hooks decided about a request, or why their answer to it cannot be used.
-    pub fn said_by_hooks(self, ask: &AgentPermissionRequest) -> Option<String> {
+    pub fn hook_decision_words(self, ask: &AgentPermissionRequest) -> Option<String> {
         let decision = self.tool_rules.tools.decision(ask)?;
         let unusable = ask
             .question()

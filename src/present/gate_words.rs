@@ -412,8 +412,8 @@ pub fn gate_reason(state: &SessionState, gate: &Gate, zone: &TimeZone) -> String
         GateSubject::Permission { .. } | GateSubject::Question { .. } => {
             let permissions = state.permissions();
             let ask = permissions.asked_at(gate);
-            let said = ask.and_then(|ask| permissions.said_by_hooks(ask));
-            plain(&said.unwrap_or_default())
+            let words = ask.and_then(|ask| permissions.hook_decision_words(ask));
+            plain(&words.unwrap_or_default())
         }
         GateSubject::Errors => plain(state.turns.last_error.as_deref().unwrap_or(&gate.reason)),
         GateSubject::UsageLimit => match &state.limits.hold {
