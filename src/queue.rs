@@ -109,6 +109,9 @@ pub enum QueueError {
     /// The name is taken.
     #[error("the queue already has a task {0}")]
     Taken(String),
+    /// The name of a removed task that another one still names.
+    #[error("task {by} depends on a task {name} that was removed")]
+    Named { name: String, by: String },
     #[error(transparent)]
     Failed(#[from] QueueFailure),
 }
@@ -141,7 +144,10 @@ impl dyn TaskStore {
                 seen.task.state == QueuedTaskState::Removed && new.order.session.is_none()
             };
             let written = match before {
-                Some(seen) if is_free(&seen) => self.write(&new, seen.revision).await?,
+                Some(seen) if is_free(&seen) => {
+                    self.can_be_used_again(&new.order).await?;
+                    self.write(&new, seen.revision).await?
+                }
                 Some(_) => None,
                 None => self.write(&new, 0).await?,
             };
@@ -168,6 +174,25 @@ impl dyn TaskStore {
             }
         }
         Err(QueueError::Taken(format!("{first} to {}", first + NAMES)))
+    }
+
+    /// Whether the name of a removed task can be used again: a task that waited for it would wait for
+    /// the new one.
+    async fn can_be_used_again(&self, order: &TaskSpec) -> Result<(), QueueError> {
+        let key = QueueTaskKey::of(order);
+        let all = self.all().await?;
+        let names_it = |task: &&QueuedTask| {
+            task.is_open()
+                && QueueTaskKey::of(&task.order).owner() == key.owner()
+                && task.order.dependencies.contains(key.id())
+        };
+        match all.iter().find(names_it) {
+            Some(task) => Err(QueueError::Named {
+                name: key.id().to_owned(),
+                by: task.order.id.clone(),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Whether a task can wait for another one.
@@ -308,14 +333,24 @@ impl TaskQueue {
         ask: &QueueRequest,
         at: UnixTime,
     ) -> Result<TaskRevision, QueueError> {
-        if let QueueRequest::Depend { on } = ask {
-            self.board.can_depend(key, on).await?;
-        }
         loop {
             let none = || QueueError::Refused(QueueRequestError::NoSuchTask(key.id().to_owned()));
             let TaskRevision { task, revision } = self.board.get(key).await?.ok_or_else(none)?;
             let task = task.asked(ask.clone(), at)?;
+            if let QueueRequest::Depend { on } = ask {
+                self.board.can_depend(key, on).await?;
+            }
             if let Some(revision) = self.board.write(&task, revision).await? {
+                if let QueueRequest::Depend { on } = ask
+                    && let Err(why) = self.board.can_depend(key, on).await
+                {
+                    // Another process made the other one depend on this one just now.
+                    let back = QueueRequest::Undepend { on: on.clone() };
+                    let undo = |task: &QueuedTask| task.asked(back.clone(), at).ok();
+                    self.board.change(key, undo).await?;
+                    self.ready(key).await?;
+                    return Err(why);
+                }
                 return Ok(self
                     .ready(key)
                     .await?

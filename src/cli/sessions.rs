@@ -13,7 +13,7 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs},
         error::{self, CliError, CliResult, print, say},
         sessions::watch_list::{ListColumns, fleet_table, table},
-        target::{self, remote_sessions::NatsServerConnection},
+        target::{self, Project, remote_sessions::NatsServerConnection},
     },
     engine::{SessionState, queue::QueueCounts, time::UnixTime},
     journal::{self, JournalError, SessionDir, SessionsDir, record::rfc3339},
@@ -24,7 +24,8 @@ use crate::{
     queue::task_bucket::FleetTasks,
     runtime::now,
     sessions::{
-        listed_heartbeat, queue_feed,
+        listed_heartbeat,
+        queue_feed::{self, ProjectQueues},
         session_store::{ProjectList, ProjectScope},
         stored_session,
     },
@@ -102,7 +103,13 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
         let all = stored_session::for_each(&found, |(listed, folder)| as_json(listed, folder));
         return print(&format!("{:#}\n", serde_json::Value::from(all)));
     }
-    say_queue(queue_feed::summary(projects.iter().map(PathBuf::as_path)).counts);
+    // The queue of a project with a server is there.
+    let is_here = args.all
+        || Project::load(&args.config).map_or(true, |project| project.settings.nats.is_none());
+    if is_here {
+        let roots = projects.iter().map(PathBuf::as_path);
+        say_queue(ProjectQueues::default().summary(roots).counts);
+    }
     if found.is_empty() {
         let which = if args.filter.is_empty() { "" } else { " match" };
         let place = if args.all {

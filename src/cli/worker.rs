@@ -21,7 +21,7 @@ use crate::{
         },
         verb_outcome::{HomeRequestArgs, VerbOutcome},
     },
-    config::{BadDuration, NatsConfig, duration_of},
+    config::{BadDuration, NatsConfig, PlanError, PlanRequest, duration_of},
     engine::{
         policy::Budget,
         queue::{QueuedTask, QueuedTaskState},
@@ -167,6 +167,15 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         end_with_screen();
     }
     let merger = merger(args, &project, &site, nats.as_ref())?;
+    for (agent, _) in &args.agent_limits {
+        let wanted = PlanRequest {
+            agent: Some(agent),
+            ..PlanRequest::default()
+        };
+        if let Err(error @ PlanError::UnknownAgent { .. }) = project.settings.plan(wanted) {
+            return Err(CliError::usage(format!("--limit-agent {agent}: {error}")));
+        }
+    }
     let agents: BTreeSet<String> = plans.into_iter().map(|plan| plan.agent).collect();
     let crew = WorkerCrew {
         options: &options,

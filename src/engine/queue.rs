@@ -211,7 +211,11 @@ pub enum QueueRequest {
     Complete(Option<String>),
     Block(String),
     Remove,
-    Update(TaskChanges),
+    /// Change the description, and the agents that may work on it.
+    Update {
+        changes: TaskChanges,
+        agents: Option<BTreeSet<String>>,
+    },
     Depend {
         on: String,
     },
@@ -446,6 +450,11 @@ impl QueuedTask {
         self
     }
 
+    /// Whether it is the same task: a name can be used again.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.created_at == other.created_at && self.order.id == other.order.id
+    }
+
     /// What all of its sessions have used.
     pub fn total_spent(&self) -> TaskSpending {
         let each = self.spent.iter().map(|spending| spending.used);
@@ -561,7 +570,7 @@ impl QueuedTask {
         match (&self.state, ask) {
             (QueuedTaskState::Removed, _) => Err(QueueRequestError::NoSuchTask(id())),
             (_, QueueRequest::Remove) => Ok(self.with(QueuedTaskState::Removed)),
-            (_, QueueRequest::Update(changes)) => self.updated(changes),
+            (_, QueueRequest::Update { changes, agents }) => self.updated(changes, agents),
             (_, QueueRequest::Depend { on }) => self.depending(&on, true),
             (_, QueueRequest::Undepend { on }) => self.depending(&on, false),
             (
@@ -625,7 +634,11 @@ impl QueuedTask {
     }
 
     /// Changes the description. A worker has read the one of an active task.
-    fn updated(&self, changes: TaskChanges) -> Result<Self, QueueRequestError> {
+    fn updated(
+        &self,
+        changes: TaskChanges,
+        agents: Option<BTreeSet<String>>,
+    ) -> Result<Self, QueueRequestError> {
         let description = TaskDescriptionChanges {
             labels: relabelled(&self.order.labels, &changes),
             ..changes.description
@@ -647,10 +660,29 @@ impl QueuedTask {
         if without_priority != TaskDescriptionChanges::default() {
             self.is_of_no_session()?;
         }
-        self.with_order(TaskSpec {
+        let updated = self.with_order(TaskSpec {
             description: self.order.description.changed(&description),
+            agents: agents.unwrap_or_else(|| self.order.agents.clone()),
             ..self.order.clone()
+        })?;
+        let is_anew = without_priority != TaskDescriptionChanges::default();
+        Ok(if is_anew {
+            updated.begun_anew()
+        } else {
+            updated
         })
+    }
+
+    /// A session that has begun knows the task as it was: the changed one gets another.
+    fn begun_anew(self) -> Self {
+        if self.spent.is_empty() {
+            return self;
+        }
+        Self {
+            run: self.run + 1,
+            attempt: 0,
+            ..self
+        }
     }
 
     /// Adds a dependency, or removes it. A ready task has to wait again if the other one is open.
@@ -669,7 +701,7 @@ impl QueuedTask {
             (false, true) => return Err(TaskRefusal::DependsAlready { id, on }.into()),
             (false, false) => return Err(TaskRefusal::DoesNotDepend { id, on }.into()),
         }
-        let changed = self.with_order(order)?;
+        let changed = self.with_order(order)?.begun_anew();
         Ok(match changed.state {
             QueuedTaskState::Ready => changed.with(QueuedTaskState::Created),
             QueuedTaskState::Created
@@ -773,6 +805,17 @@ pub struct QueueCounts {
 }
 
 impl QueueCounts {
+    #[must_use]
+    pub const fn plus(self, more: Self) -> Self {
+        Self {
+            waiting: self.waiting + more.waiting,
+            ready: self.ready + more.ready,
+            active: self.active + more.active,
+            blocked: self.blocked + more.blocked,
+            unmerged: self.unmerged + more.unmerged,
+        }
+    }
+
     pub fn add(&mut self, task: &QueuedTask) {
         match task.state {
             QueuedTaskState::Created => self.waiting += 1,
@@ -1054,21 +1097,25 @@ mod tests {
 
     #[test]
     fn a_person_changes_a_task_until_a_worker_has_it() {
-        let update = |description| {
-            QueueRequest::Update(TaskChanges {
+        let update = |description| QueueRequest::Update {
+            changes: TaskChanges {
                 description,
                 ..TaskChanges::default()
-            })
+            },
+            agents: None,
         };
         let urgent = update(TaskDescriptionChanges {
             goal: Some("write it".into()),
             priority: Some(0),
             ..TaskDescriptionChanges::default()
         });
-        let labelled = QueueRequest::Update(TaskChanges {
-            add_labels: vec!["night".into()],
-            ..TaskChanges::default()
-        });
+        let labelled = QueueRequest::Update {
+            changes: TaskChanges {
+                add_labels: vec!["night".into()],
+                ..TaskChanges::default()
+            },
+            agents: None,
+        };
         let ready = task(QueuedTaskState::Ready);
         let changed = ready.asked(urgent.clone(), AT).expect("it is ready");
         assert_eq!(
@@ -1087,6 +1134,9 @@ mod tests {
         assert_eq!(active.asked(urgent.clone(), AT), refused);
         let labels = active.asked(labelled, AT).expect("no worker reads labels");
         assert_eq!(labels.order.labels, ["night"]);
+        let begun = ready.clone().with_spending(SessionSpending::default());
+        let anew = begun.asked(urgent.clone(), AT).expect("it was given back");
+        assert_eq!((changed.run, anew.run), (1, 2));
         let nothing = update(TaskDescriptionChanges::default());
         let refused = TaskRefusal::NothingToChange("3".into()).into();
         assert_eq!(ready.asked(nothing, AT), Err(refused));

@@ -569,7 +569,9 @@ impl Merging<'_> {
                 "was changed by another command".to_owned()
             }
             Err(QueueError::Failed(failure)) => return Err(failure.into()),
-            Err(error @ (QueueError::BadTask(_) | QueueError::Taken(_))) => {
+            Err(
+                error @ (QueueError::BadTask(_) | QueueError::Taken(_) | QueueError::Named { .. }),
+            ) => {
                 return Err(FarmError::Failed(error.to_string()));
             }
         };

@@ -9,7 +9,7 @@ use crate::{
     engine::{
         event::SessionOutcome,
         queue::{
-            QueuedTask, SessionSpending, TaskOutcome, TaskSpending,
+            QueuedTask, QueuedTaskState, SessionSpending, TaskOutcome, TaskSpending,
             worker_rules::{FAILURES, MachineFault},
         },
     },
@@ -46,7 +46,7 @@ impl WorkerTaskEnd {
     }
 }
 
-fn with_spending(task: QueuedTask, spending: Option<SessionSpending>) -> QueuedTask {
+pub(super) fn with_spending(task: QueuedTask, spending: Option<SessionSpending>) -> QueuedTask {
     match spending {
         Some(spending) => task.with_spending(spending),
         None => task,
@@ -218,6 +218,8 @@ impl WorkerLoop<'_> {
             ));
             return Ok(());
         };
+        // Removed meanwhile, and its name used again.
+        let is_new = seen.task.state == QueuedTaskState::Ready && !seen.task.is_same(task);
         let is_settled = seen.task.is_settled();
         if seen
             .task
@@ -235,12 +237,14 @@ impl WorkerLoop<'_> {
         }
         if is_settled {
             lease.done().await?;
+        } else if is_new {
+            lease.back(Duration::ZERO).await?;
         }
         Ok(())
     }
 
     /// What the session of a task has used so far.
-    fn spending(&self, task: &QueuedTask) -> Option<SessionSpending> {
+    pub(super) fn spending(&self, task: &QueuedTask) -> Option<SessionSpending> {
         let by = task.state.by()?;
         let session = self.session_of(task)?;
         Some(SessionSpending {
@@ -257,9 +261,9 @@ impl WorkerLoop<'_> {
         spending: Option<SessionSpending>,
     ) -> Result<(), FarmError> {
         let board = &self.queue.queue.board;
-        let note = |task: &QueuedTask| {
-            let spending = spending.clone()?;
-            Some(task.clone().with_spending(spending))
+        let note = |now: &QueuedTask| {
+            let spending = spending.clone().filter(|_| now.is_same(task))?;
+            Some(now.clone().with_spending(spending))
         };
         board.change(&QueueTaskKey::of(&task.order), note).await?;
         Ok(())

@@ -307,12 +307,25 @@ impl<'a> Eligibility<'a> {
         if let Some(known) = self.known.get(row) {
             return known.clone();
         }
-        let agent = self.find(row);
+        let agent = self.find(row, |_| true);
         self.known.insert(row.clone(), agent.clone());
         agent
     }
 
-    fn find(&self, row: &DispatchGroup) -> Option<String> {
+    /// The same, but only an agent that can have another session.
+    pub(super) fn agent_with_room(
+        &mut self,
+        row: &DispatchGroup,
+        has_room: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let usual = self.agent_for(row)?;
+        if has_room(&usual) {
+            return Some(usual);
+        }
+        self.find(row, has_room)
+    }
+
+    fn find(&self, row: &DispatchGroup, has_room: impl Fn(&str) -> bool) -> Option<String> {
         let kind = row.kind.as_deref().and_then(|kind| self.described(kind));
         let usual = self.plan_of(kind).ok().map(|plan| plan.agent);
         let can = |agent: &str| {
@@ -323,6 +336,7 @@ impl<'a> Eligibility<'a> {
                     ..PlanRequest::default()
                 })
                 .is_ok()
+                && has_room(agent)
         };
         self.filter.agent_for(
             row.kind.as_deref(),

@@ -16,7 +16,7 @@ use crate::{
         },
         job_slots::{JobSlot, JobSlots},
         task_branch::{TaskBase, TaskGit, TaskStart, branch_of},
-        task_end::WorkerTaskEnd,
+        task_end::{WorkerTaskEnd, with_spending},
         worker::{Eligibility, WorkerIdentity, WorkerOptions, WorkerSite},
         worker_merger::WorkerMerger,
     },
@@ -224,8 +224,8 @@ impl<'a> WorkerLoop<'a> {
             ..
         } = self;
         let mut wanted = |group: &DispatchGroup| {
-            let agent = eligibility.agent_for(group);
-            agent.is_some_and(|agent| slot.has_room_for(&agent))
+            let agent = eligibility.agent_with_room(group, |agent| slot.has_room_for(agent));
+            agent.is_some()
         };
         // If this is cancelled, a task that was just received is handed out again when its lease
         // expires.
@@ -349,14 +349,20 @@ impl<'a> WorkerLoop<'a> {
             revision: 0,
         };
         let TaskRevision { task, revision } = board.get(&key).await?.unwrap_or_else(ready);
-        let agent = self.eligibility.agent_for(&DispatchGroup::of(&task.order));
+        let group = DispatchGroup::of(&task.order);
+        let has_room = |agent: &str| slot.has_room_for(agent);
+        let agent = self.eligibility.agent_with_room(&group, has_room);
+        // Another loop was faster.
+        if agent.is_none() && self.eligibility.agent_for(&group).is_some() {
+            lease.back(Duration::ZERO).await?;
+            return Ok(None);
+        }
         let Some(agent) = agent.filter(|_| lease.is_for(&task.order)) else {
             // The message has the name of another task, whose own message is elsewhere or will be.
             lease.done().await?;
             return Ok(None);
         };
         if !slot.reserve(&agent) {
-            // Another loop was faster.
             lease.back(Duration::ZERO).await?;
             return Ok(None);
         }
@@ -376,7 +382,8 @@ impl<'a> WorkerLoop<'a> {
         let task = match task.claimed(assignee, now()) {
             ClaimOutcome::Begin(task) => task,
             ClaimOutcome::GivenUp(task) => {
-                let task = task.on_branch(branch_of(&folder));
+                let spending = self.spending(&task);
+                let task = with_spending(task.on_branch(branch_of(&folder)), spending);
                 if let Some(revision) = board.write(&task, revision).await? {
                     self.report(TaskRevision { task, revision })?;
                 }

@@ -204,11 +204,11 @@ impl ListedSession {
 
     pub const fn group(&self) -> SessionGroup {
         match &self.state {
-            ListedState::Runs {
+            ListedState::BlockedTask(_)
+            | ListedState::Runs {
                 activity: CurrentActivity::NeedsUser { .. },
                 ..
             } => SessionGroup::NeedsYou,
-            ListedState::BlockedTask(_) => SessionGroup::NeedsYou,
             ListedState::Runs { .. } => SessionGroup::Running,
             ListedState::Ended { .. }
             | ListedState::Stopped { .. }
@@ -371,6 +371,10 @@ impl ListedSession {
                 .ok()
                 .map(|at| at.to_zoned(zone.clone()).date())
         };
+        // The sessions of a task are in the list themselves.
+        if matches!(self.state, ListedState::BlockedTask(_)) {
+            return 0.0;
+        }
         let changed = match self.group() {
             SessionGroup::NeedsYou | SessionGroup::Running => now,
             SessionGroup::Ended => self.changed,

@@ -255,7 +255,10 @@ impl TaskHandover {
             }
             Err(QueueError::Failed(failure)) => Err(failure),
             Err(
-                error @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Taken(_)),
+                error @ (QueueError::Refused(_)
+                | QueueError::BadTask(_)
+                | QueueError::Taken(_)
+                | QueueError::Named { .. }),
             ) => {
                 // Another process was faster. Its change arrives next.
                 tracing::info!("the queue: {error}");
@@ -294,7 +297,10 @@ pub(crate) async fn finish(
             // Most of them are there already.
             Ok(_) | Err(QueueError::Taken(_)) => {}
             Err(QueueError::Failed(failure)) => return Err(failure),
-            Err(error @ (QueueError::Refused(_) | QueueError::BadTask(_))) => {
+            Err(
+                error
+                @ (QueueError::Refused(_) | QueueError::BadTask(_) | QueueError::Named { .. }),
+            ) => {
                 tracing::warn!("the queue: {error}");
             }
         }

@@ -6,8 +6,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_nats::{Client, jetstream};
@@ -16,7 +17,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::Instant};
 use crate::{
     config::NatsConfig,
     engine::queue::{QueueCounts, QueuedTask, QueuedTaskState},
-    journal::SessionsDir,
+    journal::{SessionDir, SessionsDir},
     present::{session_list::ListedSession, tables::queued_name},
     protocol::process_origin::host,
     queue::{ProjectTasks, backend::QueueTaskKey, task_bucket::FleetTasks},
@@ -57,7 +58,7 @@ impl QueueSummary {
             queue: queue.clone(),
             key: QueueTaskKey::of(&task.order),
             task: queued_name(&task.order),
-            session: folder.filter(|it| it.exists()).map(|it| it.path),
+            session: folder.filter(SessionDir::exists).map(|it| it.path),
         };
         let listed = ListedSession {
             cost: task.total_spent().cost.unwrap_or(0.0),
@@ -67,16 +68,48 @@ impl QueueSummary {
     }
 }
 
-/// The queues of these projects, read once.
-pub fn summary<'a>(roots: impl Iterator<Item = &'a Path>) -> QueueSummary {
-    let mut found = QueueSummary::default();
-    for root in roots {
+/// The queues of projects on this machine, each read only when its file has changed.
+#[derive(Debug, Default)]
+pub struct ProjectQueues(BTreeMap<PathBuf, KnownQueue>);
+
+#[derive(Debug)]
+struct KnownQueue {
+    tasks: ProjectTasks,
+    stamp: Option<(SystemTime, u64)>,
+    found: QueueSummary,
+}
+
+impl ProjectQueues {
+    pub fn summary<'a>(&mut self, roots: impl Iterator<Item = &'a Path>) -> QueueSummary {
+        let mut all = QueueSummary::default();
+        for root in roots {
+            let known = self.0.entry(root.to_owned()).or_insert_with(|| KnownQueue {
+                tasks: ProjectTasks::of(root),
+                stamp: None,
+                found: QueueSummary::default(),
+            });
+            known.look(root);
+            all.counts = all.counts.plus(known.found.counts);
+            all.blocked.extend(known.found.blocked.iter().cloned());
+        }
+        all
+    }
+}
+
+impl KnownQueue {
+    fn look(&mut self, root: &Path) {
+        let [file, _] = ProjectTasks::paths(root);
+        let meta = fs::metadata(file).ok();
+        let stamp = meta.and_then(|meta| Some((meta.modified().ok()?, meta.len())));
+        if stamp == std::mem::replace(&mut self.stamp, stamp) {
+            return;
+        }
+        self.found = QueueSummary::default();
         // A queue that cannot be read has no tasks to show.
-        for task in ProjectTasks::of(root).now().unwrap_or_default() {
-            found.add(&QueueKey::Project(root.to_owned()), &task);
+        for task in self.tasks.now().unwrap_or_default() {
+            self.found.add(&QueueKey::Project(root.to_owned()), &task);
         }
     }
-    found
 }
 
 /// The queues of a server, from their tasks.
@@ -124,13 +157,19 @@ impl Drop for QueueFeed {
 
 async fn watch(scope: ProjectScope, out: mpsc::UnboundedSender<QueueSummary>) {
     let mut folders = FolderWatch::new();
-    let mut last = None;
+    let (mut queues, mut last) = (ProjectQueues::default(), None);
     loop {
         let roots = scope.roots();
         // Watch before looking, so that nothing in between is missed.
         folders.watch(&watched(&scope, &roots));
-        let look = tokio::task::spawn_blocking(move || summary(roots.iter().map(PathBuf::as_path)));
-        let Ok(found) = look.await else { return };
+        let look = tokio::task::spawn_blocking(move || {
+            let found = queues.summary(roots.iter().map(PathBuf::as_path));
+            (queues, found)
+        });
+        let Ok((looked, found)) = look.await else {
+            return;
+        };
+        queues = looked;
         if last.as_ref() != Some(&found) && out.send(found.clone()).is_err() {
             return;
         }

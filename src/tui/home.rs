@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use async_nats::Client;
+use async_nats::{Client, jetstream};
 use crossterm::event::{Event, KeyEvent};
 use model::{HomeMemory, HomeModel, HomeScope};
 use new_session::{NewSessionForm, StartPlace};
@@ -397,11 +397,11 @@ impl<'a> HomeScreen<'a> {
                 TaskDecision::Done => "is done",
                 TaskDecision::Remove => "is removed",
             };
-            let (role, text) = match decided(&task, decision, server).await {
-                Ok(()) => (ThemeRole::Good, format!("Task {} {done}", task.task)),
-                Err(why) => (ThemeRole::Bad, why),
+            let event = match decided(&task, decision, server).await {
+                Ok(()) => HomeEvent::Toast(ThemeRole::Good, format!("Task {} {done}", task.task)),
+                Err(why) => HomeEvent::TaskRefused(task.task.clone(), why),
             };
-            let _ = events.send(HomeEvent::Toast(role, text));
+            let _ = events.send(event);
         });
     }
 
@@ -450,60 +450,55 @@ impl<'a> HomeScreen<'a> {
     }
 }
 
-/// Does what the user decided about a task. On this machine, as `creel task` does: a task that is done
-/// hands its branch in.
+/// Does what the user decided about a task, in its queue.
 async fn decided(
     task: &BlockedTaskKey,
     decision: TaskDecision,
     server: Option<(Client, NatsConfig)>,
 ) -> Result<(), String> {
-    let mut words = match &decision {
-        TaskDecision::Start(_) => vec!["task", "start"],
-        TaskDecision::Done => vec!["task", "done"],
-        TaskDecision::Remove => vec!["task", "remove"],
-    };
-    match &task.queue {
-        QueueKey::Project(root) => {
-            let hint = match &decision {
-                TaskDecision::Start(Some(hint)) => Some(format!("--context={hint}")),
-                TaskDecision::Start(None) | TaskDecision::Done | TaskDecision::Remove => None,
-            };
-            words.extend(["--queue", task.task.as_str()]);
-            words.extend(hint.as_deref());
-            let program = std::env::current_exe().map_err(|error| error.to_string())?;
-            let ran = tokio::process::Command::new(program)
-                .args(words)
-                .current_dir(root)
-                .stdin(std::process::Stdio::null())
-                .output()
-                .await
-                .map_err(|error| error.to_string())?;
-            let output = String::from_utf8_lossy(&ran.stderr);
-            let why = output.lines().next().unwrap_or("creel failed");
-            let why = why.strip_prefix("creel: ").unwrap_or(why).to_owned();
-            if ran.status.success() {
-                Ok(())
-            } else {
-                Err(why)
-            }
+    let mut queue = match (&task.queue, server) {
+        (QueueKey::Project(root), _) if decision == TaskDecision::Done => {
+            return hand_in(root, &task.task).await;
         }
-        QueueKey::Named(name) => {
-            let Some((client, mut nats)) = server else {
-                return Err("the server is not known".to_owned());
-            };
+        (QueueKey::Project(root), _) => TaskQueue::of_project(root, LEASE),
+        (QueueKey::Named(name), Some((client, mut nats))) => {
             nats.queue = Some(name.clone());
-            let request = match decision {
-                TaskDecision::Start(context) => QueueRequest::Again { context },
-                TaskDecision::Done => QueueRequest::Complete(None),
-                TaskDecision::Remove => QueueRequest::Remove,
-            };
-            let js = async_nats::jetstream::new(client);
-            let mut queue = TaskQueue::of_server(&js, &nats, LEASE)
-                .await
-                .map_err(|error| error.to_string())?;
-            let asked = queue.ask(&task.key, &request, now()).await;
-            asked.map(drop).map_err(|error| error.to_string())
+            TaskQueue::of_server(&jetstream::new(client), &nats, LEASE).await
         }
+        (QueueKey::Named(_), None) => return Err("the server is not known".to_owned()),
+    }
+    .map_err(|error| error.to_string())?;
+    let request = match decision {
+        TaskDecision::Start(context) => QueueRequest::Again { context },
+        TaskDecision::Done => QueueRequest::Complete(None),
+        TaskDecision::Remove => QueueRequest::Remove,
+    };
+    let asked = queue.ask(&task.key, &request, now()).await;
+    asked.map(drop).map_err(|error| error.to_string())
+}
+
+/// Completes a task as `creel task done` does, which hands its branch in. Returns the whole reason if
+/// creel refuses.
+async fn hand_in(root: &Path, task: &str) -> Result<(), String> {
+    let settings = paths::find(root)
+        .and_then(|path| config::load(&path, paths::agents_file().as_deref()).ok());
+    if settings.is_some_and(|settings| settings.nats.is_some()) {
+        return Err("this project's queue is on its server now: decide there".to_owned());
+    }
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let ran = tokio::process::Command::new(program)
+        .args(["task", "done", "--queue", task])
+        .current_dir(root)
+        .stdin(std::process::Stdio::null())
+        .output()
+        .await
+        .map_err(|error| error.to_string())?;
+    let output = String::from_utf8_lossy(&ran.stderr);
+    let why = output.trim();
+    if ran.status.success() {
+        Ok(())
+    } else {
+        Err(why.strip_prefix("creel: ").unwrap_or(why).to_owned())
     }
 }
 

@@ -72,6 +72,7 @@ for_each_queue! {
     the_user_changes_the_tasks_of_the_queue,
     a_task_says_what_its_sessions_cost_and_a_budget_ends_the_worker,
     a_session_stops_when_the_budget_of_its_worker_is_used_up,
+    a_task_that_was_given_back_starts_anew_when_its_goal_changes,
     a_killed_worker_ends_its_session_and_another_worker_continues_it,
     a_worker_that_is_asked_to_end_returns_its_task_at_once,
     a_suspended_worker_loses_its_task,
@@ -271,6 +272,30 @@ fn the_user_changes_the_tasks_of_the_queue(home: &QueueHome) {
         "{prompt}"
     );
     fails(&["update", "a", "--goal", "Too late"], "a is completed");
+    // A name that another task still waits for is not used again.
+    here.queue(&["add", "First", "--id", "x"]);
+    here.queue(&["add", "Second", "--id", "y", "--depends-on", "x"]);
+    here.queue(&["remove", "x"]);
+    fails(
+        &["add", "Again", "--id", "x", "--depends-on", "y"],
+        "task y depends on a task x that was removed",
+    );
+}
+
+fn a_task_that_was_given_back_starts_anew_when_its_goal_changes(home: &QueueHome) {
+    let here = home.project("", UNTIL_GO);
+    here.queue(&["add", "The old goal"]);
+    let mut first = here.worker(&[]);
+    first.wait_until("begin", |task| is(task, "1", "active"));
+    eventually_in(&here.root().join("pids"));
+    first.signal(Signal::TERM);
+    assert_eq!(first.end().code, 130);
+    assert_eq!(here.state("1"), "ready");
+    here.queue(&["update", "1", "--goal", "The new goal"]);
+    here.write("go", "");
+    assert_eq!(order(&here.drain(&[]), "completed"), ["1"]);
+    let prompts = here.creel(&["show", "task-1-2", "--prompts"]).out;
+    assert!(prompts.contains("The new goal"), "{prompts}");
 }
 
 fn a_task_says_what_its_sessions_cost_and_a_budget_ends_the_worker(home: &QueueHome) {

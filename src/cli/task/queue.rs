@@ -63,7 +63,10 @@ impl From<QueueError> for CliError {
                 "{message}\n  choose another name with --id, or leave it out for a number"
             )),
             QueueError::BadTask(TaskRefusal::NoGoal) => Self::failed(format!(
-                "{message}\n  say what to do: `creel task add --queue \"Write the parser.\"`"
+                "{message}\n  say what to do, such as \"Write the parser.\""
+            )),
+            QueueError::Named { name, by } => Self::failed(format!(
+                "{message}\n  choose another name, or first say `creel task depend --queue {by} {name} --remove`"
             )),
             QueueError::BadTask(_) | QueueError::Failed(_) => Self::failed(message),
         }
@@ -448,11 +451,21 @@ pub(super) fn update(args: TaskUpdateArgs) -> CliResult {
     let queue = args.queue.clone();
     let (id, session, changes) = args.changes()?;
     let kind = changes.description.kind.clone();
-    let settings = Project::load(&session.config).ok();
+    let project = Project::load(&session.config).ok();
+    let settings = project.as_ref().map(|project| &project.settings);
+    // Which agents may work on it is a matter of its type.
+    let agents = kind
+        .as_deref()
+        .map(|kind| who_may(Vec::new(), settings, Some(kind)));
     let no_taker = settings
         .zip(kind)
-        .and_then(|(project, kind)| refusal_of_all(&project.settings, &[], Some(&kind)));
-    ask(&session, &queue, &id, &QueueRequest::Update(changes))?;
+        .and_then(|(settings, kind)| refusal_of_all(settings, &[], Some(&kind)));
+    ask(
+        &session,
+        &queue,
+        &id,
+        &QueueRequest::Update { changes, agents },
+    )?;
     say_no_taker(&id, no_taker);
     Ok(0)
 }
@@ -473,6 +486,7 @@ pub(super) fn start(args: TaskStartArgs) -> CliResult {
         queue,
         session,
     } = args;
+    let context = context.as_deref().map(given).transpose()?;
     let mut reached = QueueConnection::open(&session, &queue)?;
     let key = reached.key(&id)?;
     let before = reached

@@ -90,6 +90,7 @@ pub struct HomeMemory {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct HomeModel {
     pub look: ScreenLook,
     pub now: UnixTime,

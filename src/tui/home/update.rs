@@ -76,6 +76,8 @@ pub enum HomeEvent {
     Removal(RemovalPreview),
     /// The form for a new session, with its places.
     NewSession(Box<NewSessionForm>),
+    /// Why nothing was done about this blocked task.
+    TaskRefused(String, String),
     /// A message about something that the user asked for.
     Toast(ThemeRole, String),
 }
@@ -128,6 +130,20 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
         }
         HomeEvent::NewSession(form) => {
             model.modal = Some(HomeModal::NewSession(form));
+            Vec::new()
+        }
+        HomeEvent::TaskRefused(task, why) => {
+            let close = OfferedChoice {
+                label: "Close".to_owned(),
+                effect: String::new(),
+                request: None,
+            };
+            model.modal = Some(HomeModal::Question(Box::new(ChoiceQuestion {
+                title: format!("Nothing was done about task {task}"),
+                text: why.lines().map(|line| line.trim().to_owned()).collect(),
+                choices: vec![close],
+                chosen: 0,
+            })));
             Vec::new()
         }
         HomeEvent::Toast(role, text) => {
@@ -399,11 +415,11 @@ fn on_task_key(model: &mut HomeModel, key: HomeKey, task: BlockedTaskKey) -> Vec
             Some(session) => return vec![HomeRequest::Replay(SessionKey::Here(session.clone()))],
             None => model.say(
                 ThemeRole::Warning,
-                format!("No session on this machine has worked on task {name}"),
+                format!("creel does not know where the session of task {name} is"),
             ),
         },
         HomeKey::Answer => {
-            model.modal = Some(HomeModal::Question(Box::new(ask_about_task(task))));
+            model.modal = Some(HomeModal::Question(Box::new(ask_about_task(&task))));
         }
         HomeKey::Resume => return vec![HomeRequest::Task(task, TaskDecision::Start(None))],
         HomeKey::Stop => model.say(ThemeRole::Warning, format!("Task {name} is not running")),
@@ -416,7 +432,7 @@ fn on_task_key(model: &mut HomeModel, key: HomeKey, task: BlockedTaskKey) -> Vec
     Vec::new()
 }
 
-fn ask_about_task(task: BlockedTaskKey) -> ChoiceQuestion<HomeRequest> {
+fn ask_about_task(task: &BlockedTaskKey) -> ChoiceQuestion<HomeRequest> {
     let decide = |decision| Some(HomeRequest::Task(task.clone(), decision));
     let choice = |label: &str, effect: &str, request| OfferedChoice {
         label: label.to_owned(),
