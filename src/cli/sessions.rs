@@ -3,7 +3,10 @@
 
 mod watch_list;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::{Args, builder::PossibleValuesParser};
 use serde_json::json;
@@ -31,6 +34,9 @@ use crate::{
     },
     worktrees::session_branch,
 };
+
+/// How long to wait for the tasks of a server: the sessions are what the user asked for.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How to list.
 #[derive(Debug, Args)]
@@ -133,6 +139,24 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
     ))
 }
 
+/// What the queues of a server have to do. A user may not be allowed to read them.
+fn queue_counts(server: &NatsServerConnection) -> QueueCounts {
+    let jetstream = server.jetstream();
+    let read = async {
+        let tasks = FleetTasks::all(&jetstream, &server.nats);
+        tokio::time::timeout(QUEUE_PATIENCE, tasks).await
+    };
+    let tasks = match server.tokio.block_on(read) {
+        Ok(Ok(tasks)) => tasks,
+        Ok(Err(error)) => {
+            tracing::info!("the queues of the server: {error}");
+            Vec::new()
+        }
+        Err(_) => Vec::new(),
+    };
+    queue_feed::summary_of_fleet(tasks.iter().map(|(queue, task)| (queue, task))).counts
+}
+
 /// Says what the queue has to do, if anything.
 fn say_queue(counts: QueueCounts) {
     if let Some(counts) = tables::queue_counts(counts) {
@@ -187,8 +211,7 @@ fn elsewhere(server: &NatsServerConnection, args: &SessionListArgs) -> CliResult
                 .collect::<Vec<_>>(),
         );
     }
-    let tasks = server.wait(FleetTasks::all(&server.jetstream(), &server.nats))?;
-    say_queue(queue_feed::summary_of_fleet(tasks.iter().map(|(queue, task)| (queue, task))).counts);
+    say_queue(queue_counts(server));
     let is_wanted = |listed: &ListedSession| {
         let over = listed.group() == SessionGroup::Ended && listed.state_name() != "lost";
         !over || args.filter.ended || args.filter.names_state()

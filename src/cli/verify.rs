@@ -101,6 +101,10 @@ fn words(check: &ChainCheck) -> String {
         ChainFinding::Torn { line } => format!(
             "NOT intact. Record {line} is not whole: creel was killed while writing it, or the end was cut off"
         ),
+        ChainFinding::CutOff { sealed } if *sealed <= check.records => format!(
+            "NOT intact. creel had written {} when the end was cut off, and the session was continued after that",
+            counted(*sealed, "record")
+        ),
         ChainFinding::CutOff { sealed } => format!(
             "NOT intact. The end was cut off: creel wrote {}, and {} are left",
             counted(*sealed, "record"),

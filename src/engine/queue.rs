@@ -450,6 +450,11 @@ impl QueuedTask {
         self
     }
 
+    /// Whether it is the same task in the same run. A name can be used again.
+    pub fn is_same_run(&self, other: &Self) -> bool {
+        self.is_same(other) && self.run == other.run
+    }
+
     /// Whether it is the same task: a name can be used again.
     pub fn is_same(&self, other: &Self) -> bool {
         self.created_at == other.created_at && self.order.id == other.order.id
@@ -675,7 +680,12 @@ impl QueuedTask {
 
     /// A session that has begun knows the task as it was: the changed one gets another.
     fn begun_anew(self) -> Self {
-        if self.spent.is_empty() {
+        // A blocked task gets another session in any case.
+        let waits = matches!(
+            self.state,
+            QueuedTaskState::Created | QueuedTaskState::Ready
+        );
+        if self.spent.is_empty() || !waits {
             return self;
         }
         Self {

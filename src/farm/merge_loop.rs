@@ -411,10 +411,19 @@ impl Merging<'_> {
             .collect();
         let (mut due, mut end) = (in_order(all), PassEnd::default());
         let (board, tokio) = (Arc::clone(&self.queue.queue.board), self.tokio);
-        let note = |task: &QueuedTask, landing: &TaskLanding| {
+        let note = |task: &QueuedTask, landing: Option<&TaskLanding>| {
             let key = QueueTaskKey::of(&task.order);
-            tokio.block_on(board.change(&key, |task| task.landing_as(landing)))?;
-            Ok(())
+            let Some(landing) = landing else {
+                let seen = tokio.block_on(board.get(&key))?;
+                return Ok(
+                    seen.is_some_and(|seen| seen.task.is_same_run(task) && is_due(&seen.task))
+                );
+            };
+            let change = |now: &QueuedTask| {
+                now.landing_as(landing)
+                    .filter(|landed| landed.is_same_run(task))
+            };
+            Ok(tokio.block_on(board.change(&key, change))?.is_some())
         };
         while let Some(first) = due.first() {
             if merger.stage.halt.is_cancelled() {
@@ -460,14 +469,14 @@ impl Merging<'_> {
         match result {
             MergeResult::Merged(commit) => {
                 end.has_merged = true;
-                self.note_merged(&key, &commit)?;
+                self.note_merged(task, &commit)?;
                 let short: String = commit.chars().take(10).collect();
                 let goal = plain_line(&task.order.goal, GOAL);
                 say(&format!("creel: merged task {id} ({goal}) as {short}"));
                 return Ok(true);
             }
             MergeResult::Present(commit) => {
-                self.note_merged(&key, &commit)?;
+                self.note_merged(task, &commit)?;
                 say(&format!(
                     "creel: task {id} has no commits that the base branch does not have"
                 ));
@@ -496,9 +505,12 @@ impl Merging<'_> {
         Ok(false)
     }
 
-    fn note_merged(&mut self, key: &QueueTaskKey, commit: &str) -> Result<(), FarmError> {
+    fn note_merged(&mut self, task: &QueuedTask, commit: &str) -> Result<(), FarmError> {
+        let key = &QueueTaskKey::of(&task.order);
         let board = Arc::clone(&self.queue.queue.board);
-        let changed = board.change(key, |task| task.merged_as(commit));
+        let changed = board.change(key, |now| {
+            now.merged_as(commit).filter(|now| now.is_same_run(task))
+        });
         match self.tokio.block_on(changed)? {
             Some(seen) => self.queue.note(seen),
             None => self.read_again(key)?,

@@ -114,8 +114,9 @@ pub(crate) struct QueueMerger<'a> {
 /// Tasks, each with what happened to it.
 type SettledTasks = Vec<(QueueTaskKey, MergeResult)>;
 /// Stores what a branch becomes, before the base branch moves: a merge that is killed then does not
-/// merge it twice.
-pub(crate) type NoteLanding<'a> = &'a dyn Fn(&QueuedTask, &TaskLanding) -> Result<(), FarmError>;
+/// merge it twice. False if the task is not to be merged any more; without a landing, it only says that.
+pub(crate) type NoteLanding<'a> =
+    &'a dyn Fn(&QueuedTask, Option<&TaskLanding>) -> Result<bool, FarmError>;
 
 /// Where tasks are merged.
 #[derive(Clone, Copy)]
@@ -323,6 +324,17 @@ impl QueueMerger<'_> {
         let mut settled = Vec::new();
         if green > 0 {
             let (merged, commits) = (&due[..green], &made[..green]);
+            // The user may have removed or started one of them again while it was tested.
+            let mut changed = Vec::new();
+            for due in merged {
+                if !note(due.task, None)? {
+                    changed.push(due.task);
+                }
+            }
+            if !changed.is_empty() {
+                let why = "it was changed while it was tested";
+                return Ok(Some(all(&changed, || MergeResult::Later(why.to_owned()))));
+            }
             match self.published(target, merged, commits, note)? {
                 BaseMoveOutcome::Done => {
                     let done = merged.iter().zip(commits);
@@ -401,7 +413,7 @@ impl QueueMerger<'_> {
                 }
             }
             Some(StagedMerge::Nothing | StagedMerge::Commit(_)) | None => {
-                note(due.task, &due.landing(&base.commit))?;
+                note(due.task, Some(&due.landing(&base.commit)))?;
                 self.landed.insert(due.key(), due.tip.clone());
                 MergeResult::Present(base.commit.clone())
             }
@@ -428,7 +440,7 @@ impl QueueMerger<'_> {
         let has_own_commits = plan.submit.queue.style != MergeStyle::Merge;
         if has_own_commits {
             for (due, commit) in merged.iter().zip(commits) {
-                note(due.task, &due.landing(commit))?;
+                note(due.task, Some(&due.landing(commit)))?;
             }
         }
         let stage = self.stage.open(plan, base)?;
@@ -436,7 +448,8 @@ impl QueueMerger<'_> {
             stage.publish(base, tip)?
         } else {
             let subject = format!("Merge {}", named(&of(merged)));
-            let joined = stage.join(base, tip, &subject)?;
+            let trailers: Vec<String> = merged.iter().flat_map(|due| trailers(due.task)).collect();
+            let joined = stage.join(base, tip, &subject, &trailers.join("\n"))?;
             stage.publish(base, &joined)?
         };
         if has_own_commits && outcome == BaseMoveOutcome::Done {

@@ -144,6 +144,10 @@ pub(super) struct JournalSeal {
     chain: Option<ChainHash>,
     /// Whether no process has written to the journal since.
     closed: bool,
+    /// The record up to which an earlier seal vouched, if a process continued a journal without it. 0: there
+    /// was no seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cut: Option<u64>,
 }
 
 impl JournalSeal {
@@ -153,6 +157,7 @@ impl JournalSeal {
             seq,
             chain,
             closed: false,
+            cut: None,
         }
     }
 
@@ -162,14 +167,33 @@ impl JournalSeal {
             seq,
             chain,
             closed: true,
+            cut: None,
         }
     }
 
     /// Replaces the seal. A session runs without one, too; then `creel verify` reports that.
     pub(super) fn write(&self, folder: &SessionDir) {
-        let text = serde_json::to_string(self).unwrap_or_default();
+        let text = serde_json::to_string(&self.after(Self::read(folder).as_ref()));
+        let text = text.unwrap_or_default();
         if let Err(error) = open::replace(&folder.seal_file(), &(text + "\n")) {
             tracing::warn!("cannot seal {}: {error}", folder.journal().display());
+        }
+    }
+
+    /// The same with what the seal before it says: continuing a journal hides no cut.
+    fn after(&self, before: Option<&Self>) -> Self {
+        let cut = match before {
+            Some(before) if before.cut.is_some() => before.cut,
+            Some(before) => {
+                let differs = before.seq == self.seq && before.chain != self.chain;
+                (before.seq > self.seq || differs).then_some(before.seq)
+            }
+            // The first process writes it before the first link.
+            None => self.chain.map(|_| 0),
+        };
+        Self {
+            cut,
+            ..self.clone()
         }
     }
 
@@ -325,6 +349,11 @@ impl ChainWalk {
             return ChainFinding::SealMissing;
         };
         let (sealed, records) = (seal.seq, self.check.records);
+        match seal.cut {
+            Some(0) => return ChainFinding::SealMissing,
+            Some(sealed) => return ChainFinding::CutOff { sealed },
+            None => {}
+        }
         if records < sealed {
             ChainFinding::CutOff { sealed }
         } else if runs {

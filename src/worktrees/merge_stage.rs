@@ -198,6 +198,7 @@ impl<'a> MergeStage<'a> {
         base: &BaseCommit,
         tip: &str,
         subject: &str,
+        trailers: &str,
     ) -> Result<String, WorktreeError> {
         self.check_out(&base.commit)?;
         let merge = [
@@ -207,6 +208,8 @@ impl<'a> MergeStage<'a> {
             "--no-edit",
             "-m",
             subject,
+            "-m",
+            trailers,
             tip,
         ];
         worktree_git_output(&self.path, &[&NO_HOOKS[..], &merge].concat())?;
@@ -367,6 +370,12 @@ impl<'a> MergeStage<'a> {
                 .find_map(|line| line.strip_prefix("worktree "))
         });
         let Some(checkout) = checkout.map(Path::new) else {
+            if self.repository.rebased_branches().contains(reference) {
+                let name = reference.trim_start_matches("refs/heads/");
+                return Ok(BaseMoveOutcome::Refused(format!(
+                    "you are rebasing `{name}`; finish that first"
+                )));
+            }
             let moved = self.repository.ask(&[
                 "update-ref",
                 "-m",

@@ -222,7 +222,7 @@ impl ProjectRepository {
     }
 
     /// The branches in the middle of a rebase: git shows them as checked out nowhere.
-    fn rebased_branches(&self) -> BTreeSet<String> {
+    pub(super) fn rebased_branches(&self) -> BTreeSet<String> {
         let worktrees = fs::read_dir(self.common_dir.join("worktrees"));
         let worktrees = worktrees.into_iter().flatten().flatten();
         let folders = worktrees.map(|entry| entry.path());

@@ -16,7 +16,7 @@ use crate::{
     support::{
         git_project::{git, repository, with_remote},
         nats::NatsServer,
-        project::{Project, until},
+        project::{Project, Started, eventually_in, until},
     },
     task_branches::{add, clone_of, drain, files, log_file, task, tasks, with_agent},
     worktree::git_that,
@@ -103,7 +103,8 @@ fn merged_ids(project: &Project) -> Vec<String> {
     let log = git(project, &["log", trailers, "--merges", "origin/main"]);
     let mut ids: Vec<String> = log
         .lines()
-        .filter(|id| !id.is_empty())
+        // The commit of a batch names all of them.
+        .filter(|id| !id.is_empty() && !id.contains(','))
         .map(str::to_owned)
         .collect();
     ids.sort();
@@ -143,6 +144,32 @@ fn a_batch_is_tested_once_and_is_one_commit_of_the_base() {
         "{}",
         bad.err
     );
+}
+
+#[test]
+fn a_task_that_is_removed_while_it_is_tested_is_not_merged() {
+    let check = "echo now > ../../../testing; until [ -e ../../../go ]; do sleep 0.02; done";
+    let project = with_agent(
+        &format!("submit: {{ test_command: '{check}' }}"),
+        with_remote,
+    );
+    for name in ["one", "two"] {
+        add(&project, &format!("write {name}.txt"), &[]);
+    }
+    drain(&project, "2");
+    let merging = Started::of(project.command(&["merge", "--queue"]));
+    eventually_in(&project.root().join("testing"));
+    assert_eq!(project.creel(&["task", "remove", "--queue", "2"]).code, 0);
+    project.write("go", "");
+    let merged = merging.end();
+    assert!(
+        merged
+            .err
+            .contains("task 2 is not merged: it was changed while it was tested"),
+        "{}",
+        merged.err
+    );
+    assert_eq!(merged_ids(&project), ["1"], "{}", merged.err);
 }
 
 #[test]

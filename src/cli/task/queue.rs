@@ -63,7 +63,7 @@ impl From<QueueError> for CliError {
                 "{message}\n  choose another name with --id, or leave it out for a number"
             )),
             QueueError::BadTask(TaskRefusal::NoGoal) => Self::failed(format!(
-                "{message}\n  say what to do, such as \"Write the parser.\""
+                "{message}\n  say what to do, as in `creel task add --queue \"Write the parser.\"`"
             )),
             QueueError::Named { name, by } => Self::failed(format!(
                 "{message}\n  choose another name, or first say `creel task depend --queue {by} {name} --remove`"

@@ -220,6 +220,30 @@ fn the_cut_end_of_a_finished_session_is_found() {
 }
 
 #[test]
+fn a_session_that_is_continued_hides_no_cut() {
+    let session = Session::of(10);
+    let whole = session.bytes();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|b| *b == b'\n').collect();
+    session.write(&lines[..7].concat());
+    for messages in [1, 6] {
+        let mut journal = session.resume();
+        let more = (0..messages).map(message);
+        let records = std::iter::once(resumed()).chain(more).chain([ended()]);
+        journal.append(AT, records.collect()).expect("space");
+        journal.seal();
+        close(journal);
+        assert_eq!(session.finding(), ChainFinding::CutOff { sealed: 10 });
+    }
+    let session = Session::of(10);
+    fs::remove_file(session.folder.seal_file()).expect("a seal");
+    let mut journal = session.resume();
+    journal.append(AT, vec![resumed(), ended()]).expect("space");
+    journal.seal();
+    close(journal);
+    assert_eq!(session.finding(), ChainFinding::SealMissing);
+}
+
+#[test]
 fn a_resumed_session_continues_the_chain_and_cannot_be_cut_back_to_its_first_end() {
     let session = Session::of(10);
     let first = session.bytes();
