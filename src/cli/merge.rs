@@ -71,6 +71,7 @@ fn merge_queue(args: &MergeArgs) -> CliResult {
     let merging = MergeLoop {
         root: project.root,
         settings: project.settings,
+        home: repository.branch_here()?,
         repository,
         nats,
         batch: args.batch,

@@ -288,6 +288,7 @@ fn merger(
     Ok(Some(WorkerMerger::new(MergeLoop {
         root: site.root.clone(),
         settings: project.settings.clone(),
+        home: repository.branch_here()?,
         repository,
         nats: nats.cloned(),
         batch: BATCH,

@@ -2,9 +2,13 @@
 //!
 //! # Invariants
 //! - A failure counts only in a worktree that was just made: what an earlier check left behind there, such as
-//!   ignored files, is blamed on no task and on no base.
+//!   ignored files, is blamed on no task and on no base. What has passed before does not count there.
 
-use std::{collections::VecDeque, path::Path};
+use std::{
+    collections::VecDeque,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +54,7 @@ pub(super) struct CheckedWork<'a> {
     pub(super) kind: Option<&'a str>,
 }
 
-/// What a check depends on, beside the files.
+/// What a check depends on, apart from the files.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CheckProfile {
     checks: Vec<(HookPoint, HookSpec)>,
@@ -79,14 +83,24 @@ pub(crate) struct CheckedStage<'a> {
     is_used: bool,
     /// The trees that passed, the latest last.
     green: VecDeque<(String, CheckProfile)>,
-    /// The commits that did not pass as the base, with the reason.
-    red: VecDeque<(String, CheckProfile, String)>,
+    /// The commits that did not pass as the base.
+    red: VecDeque<RedBase>,
     /// Ends the checks.
     pub(super) halt: CancellationToken,
 }
 
+/// A commit that did not pass as the base.
+struct RedBase {
+    commit: String,
+    profile: CheckProfile,
+    why: String,
+    since: Instant,
+}
+
 /// How many results are remembered.
 const KNOWN: usize = 100;
+/// After how long a base that did not pass is tested again, although it has not moved.
+const RED_FOR: Duration = Duration::from_mins(10);
 
 impl<'a> CheckedStage<'a> {
     pub(crate) fn new(
@@ -143,10 +157,10 @@ impl<'a> CheckedStage<'a> {
             return Ok(CheckResult::Passed);
         }
         let is_base = work.tasks.is_empty();
+        self.red.retain(|red| red.since.elapsed() < RED_FOR);
         let mut red = self.red.iter().filter(|_| is_base);
-        if let Some((_, _, why)) = red.find(|(known, by, _)| known == work.commit && *by == profile)
-        {
-            return Ok(CheckResult::Failed(why.clone()));
+        if let Some(red) = red.find(|red| red.commit == work.commit && red.profile == profile) {
+            return Ok(CheckResult::Failed(red.why.clone()));
         }
         self.open(work.plan, work.base)?.check_out(work.commit)?;
         let was_used = self.is_used;
@@ -156,14 +170,20 @@ impl<'a> CheckedStage<'a> {
             if let Some(stage) = self.stage.take() {
                 stage.remove()?;
             }
+            // It may have passed because of what was left behind in the old one.
+            self.green.clear();
             self.open(work.plan, work.base)?.check_out(work.commit)?;
             result = self.run(work, &profile.checks, output);
         }
         match &result {
             CheckResult::Passed => self.green.push_back((tree, profile)),
             CheckResult::Failed(why) if is_base => {
-                self.red
-                    .push_back((work.commit.to_owned(), profile, why.clone()));
+                self.red.push_back(RedBase {
+                    commit: work.commit.to_owned(),
+                    profile,
+                    why: why.clone(),
+                    since: Instant::now(),
+                });
             }
             CheckResult::Failed(_) | CheckResult::Stopped => {}
         }
@@ -225,7 +245,7 @@ async fn run_or_stop(
     tokio::select! {
         ran = &mut running => Some(ran),
         () = halt.cancelled() => {
-            // The check has a process group of its own.
+            // The check has its own process group.
             cancel.cancel();
             running.await;
             None

@@ -1,6 +1,6 @@
 //! Runs the merge queue: once, or again whenever a task is finished.
 //!
-//! Owns the turns of several mergers of one queue, what the user is told, and what the queue learns. Does not
+//! Owns the turns of several mergers of one queue, the messages to the user, and the changes of the queue. Does not
 //! merge: see [`super::merge_queue`].
 //!
 //! # Invariants
@@ -9,7 +9,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -29,7 +29,10 @@ use crate::{
     },
     journal::session_dir::create_ignored,
     present::text::plain_line,
-    process::run::{OutputStream, ProcessGroup, ProcessObserver},
+    process::{
+        process_table::ProcessTable,
+        run::{OutputStream, ProcessGroup, ProcessObserver},
+    },
     protocol::process_origin::host,
     queue::{
         QueueError, QueuePlace, WatchedQueue,
@@ -42,7 +45,7 @@ use crate::{
 
 /// The exit code after a signal.
 const INTERRUPTED: u8 = 130;
-/// The exit code if only the user can go on.
+/// The exit code if only the user can help.
 const NEEDS_USER: u8 = 4;
 /// How often one that waits asks whether it is its turn.
 const TURN_LOOK: Duration = Duration::from_millis(500);
@@ -65,6 +68,8 @@ pub(crate) struct MergeLoop {
     pub(crate) root: PathBuf,
     pub(crate) settings: Settings,
     pub(crate) repository: ProjectRepository,
+    /// The branch that is checked out at the start.
+    pub(crate) home: Option<String>,
     pub(crate) nats: Option<NatsConfig>,
     /// How many tasks are tested together.
     pub(crate) batch: usize,
@@ -117,7 +122,7 @@ struct PassEnd {
 
 /// The turn of a merger, until it is released.
 struct MergeTurn {
-    _folder: File,
+    _folder: MergerLock,
     lease: Option<(Arc<MergerLease>, JoinHandle<()>)>,
     /// Cancelled if the merger has to stop.
     halt: CancellationToken,
@@ -219,44 +224,44 @@ impl Merging<'_> {
     /// Waits until no other creel merges this queue. None if it was stopped, or if nothing is left to merge
     /// by then.
     fn turn(&mut self) -> Result<Option<MergeTurn>, FarmError> {
-        let folder = lock_file(self.options)?;
-        let (mut watch, mut has_folder, mut is_announced) = (MergerWatch::default(), false, false);
+        let mut folder = MergerLock::open(self.options)?;
+        let (mut watch, mut announced) = (MergerWatch::default(), String::new());
         let entry = MergerEntry {
             merger: format!("{}-{:x}-{:x}", host(), std::process::id(), now().0),
             host: host(),
             lease: u64::try_from(self.options.lease.as_millis()).unwrap_or(u64::MAX),
         };
         while !self.stop.is_cancelled() {
-            has_folder = has_folder || folder.try_lock().is_ok();
-            let turn = if has_folder {
-                self.tokio
-                    .block_on(self.queue.queue.merge(&mut watch, &entry))?
-            } else {
-                Some(MergerTurn::Waits(host()))
-            };
-            let other = match turn {
-                None => return Ok(Some(self.begin(folder, None))),
-                Some(MergerTurn::Taken(lease)) => {
-                    return Ok(Some(self.begin(folder, Some(Arc::from(lease)))));
+            let other = if folder.is_taken() {
+                let turn = self.queue.queue.merge(&mut watch, &entry);
+                match self.tokio.block_on(turn)? {
+                    None => return Ok(Some(self.begin(folder, None))),
+                    Some(MergerTurn::Taken(lease)) => {
+                        return Ok(Some(self.begin(folder, Some(Arc::from(lease)))));
+                    }
+                    Some(MergerTurn::Waits(host)) if host.is_empty() => host,
+                    Some(MergerTurn::Waits(host)) => {
+                        format!("another creel on {host} merges this queue")
+                    }
                 }
-                Some(MergerTurn::Waits(other)) => other,
+            } else {
+                folder.other()
             };
             let is_over = !self.options.watches && !self.queue.tasks().any(is_due);
             if is_over {
                 (self.options.say)("creel: no finished task is waiting to be merged");
                 return Ok(None);
             }
-            if !other.is_empty() && !std::mem::replace(&mut is_announced, true) {
-                (self.options.say)(&format!(
-                    "creel: another creel on {other} merges this queue; waiting"
-                ));
+            if !other.is_empty() && other != announced {
+                (self.options.say)(&format!("creel: {other}; waiting"));
+                announced = other;
             }
             self.wait(self.stop, Some(TURN_LOOK))?;
         }
         Ok(None)
     }
 
-    fn begin(&self, folder: File, lease: Option<Arc<MergerLease>>) -> MergeTurn {
+    fn begin(&self, folder: MergerLock, lease: Option<Arc<MergerLease>>) -> MergeTurn {
         let halt = self.stop.child_token();
         let lease = lease.map(|lease| {
             let (kept, lost) = (Arc::clone(&lease), halt.clone());
@@ -295,6 +300,7 @@ impl Merging<'_> {
             say: options.say,
             stage,
             has_named_base: false,
+            home: options.home.clone(),
             landed: tips.collect(),
         };
         merger.clear_merged(&self.all());
@@ -538,7 +544,7 @@ impl Merging<'_> {
     fn say_red(&mut self, id: &str, reason: &str) {
         let is_news = self.red.insert(reason.to_owned());
         let then = if self.options.watches {
-            "creel looks again when it moves"
+            "creel looks again when it moves, and every ten minutes"
         } else {
             "Repair the base branch, then run `creel merge --queue` again"
         };
@@ -593,17 +599,59 @@ impl Merging<'_> {
 }
 
 /// The file whose lock says that a creel merges in this folder. The kernel releases it if that dies.
-fn lock_file(options: &MergeLoop) -> Result<File, FarmError> {
-    let folder = options.root.join(FOLDER);
-    let path = folder.join("merge-queue.lock");
-    let opened = create_ignored(&folder).and_then(|()| {
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-    });
-    opened.map_err(|error| FarmError::Failed(format!("cannot open {}: {error}", path.display())))
+struct MergerLock {
+    file: File,
+    path: PathBuf,
+    is_taken: bool,
+}
+
+impl MergerLock {
+    fn open(options: &MergeLoop) -> Result<Self, FarmError> {
+        let folder = options.root.join(FOLDER);
+        let path = folder.join("merge-queue.lock");
+        let opened = create_ignored(&folder).and_then(|()| {
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(&path)
+        });
+        let file = opened.map_err(|error| {
+            FarmError::Failed(format!("cannot open {}: {error}", path.display()))
+        })?;
+        Ok(Self {
+            file,
+            path,
+            is_taken: false,
+        })
+    }
+
+    /// Takes the lock, unless another creel has it. The file names the process.
+    fn is_taken(&mut self) -> bool {
+        if !self.is_taken && self.file.try_lock().is_ok() {
+            self.is_taken = true;
+            // The number only helps the user.
+            let _ = fs::write(&self.path, std::process::id().to_string());
+        }
+        self.is_taken
+    }
+
+    /// What the creel that has the lock does.
+    fn other(&self) -> String {
+        let pid = fs::read_to_string(&self.path).ok();
+        let pid = pid.and_then(|pid| pid.trim().parse::<i32>().ok());
+        let stat = pid.and_then(|pid| ProcessTable::of_system().stat(pid));
+        match (pid, stat) {
+            (Some(pid), Some(stat)) if stat.is_stopped => format!(
+                "the creel that merges this queue (process {pid}) is stopped; continue it with \
+                 `kill -CONT {pid}`, or end it with `kill -KILL {pid}`"
+            ),
+            (Some(pid), _) => {
+                format!("another creel here (process {pid}) merges this queue")
+            }
+            (None, _) => "another creel here merges this queue".to_owned(),
+        }
+    }
 }
 
 /// Shows what a check prints.

@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-/// How often to merge again because the base branch has moved meanwhile.
+/// How often to merge again because the base branch has moved.
 const TRIES: usize = 5;
 /// The longest goal in a commit's message or a line, in characters.
 pub(crate) const GOAL: usize = 60;
@@ -107,6 +107,8 @@ pub(crate) struct QueueMerger<'a> {
     /// The worktree in which tasks are merged.
     pub(crate) stage: CheckedStage<'a>,
     pub(crate) has_named_base: bool,
+    /// The branch that was checked out when this began: without a remote, it is the base by default.
+    pub(crate) home: Option<String>,
     /// The last commits of branches whose work the base branch has as other commits.
     pub(crate) landed: BTreeMap<QueueTaskKey, String>,
 }
@@ -159,8 +161,22 @@ impl DueTask<'_> {
     }
 }
 
+/// The result of testing a batch.
+enum BatchResult {
+    /// So many pass, and the task after them does not, with the reason.
+    Known(usize, Option<(usize, String)>),
+    /// The base does not pass either.
+    RedBase(String),
+    Stopped,
+}
+
 fn of<'a>(due: &[DueTask<'a>]) -> Vec<&'a QueuedTask> {
     due.iter().map(|due| due.task).collect()
+}
+
+fn red_base(base: &BaseCommit, why: &str) -> MergeResult {
+    let short: String = base.commit.chars().take(10).collect();
+    MergeResult::RedBase(format!("`{}` ({short}): {why}", base.name))
 }
 
 /// The same result for each of these tasks.
@@ -233,10 +249,8 @@ impl QueueMerger<'_> {
             };
             match self.stage.check(target.work(&base.commit, &[]), output)? {
                 CheckResult::Passed => {}
-                CheckResult::Failed(reason) => {
-                    let short: String = base.commit.chars().take(10).collect();
-                    let reason = format!("`{}` ({short}): {reason}", base.name);
-                    settled.extend(all(&of(&due), || MergeResult::RedBase(reason.clone())));
+                CheckResult::Failed(why) => {
+                    settled.extend(all(&of(&due), || red_base(&base, &why)));
                     return Ok(settled);
                 }
                 CheckResult::Stopped => return Ok(all(tasks, || MergeResult::Stopped)),
@@ -246,7 +260,7 @@ impl QueueMerger<'_> {
                 return Ok(settled);
             }
         }
-        let why = format!("the base branch moved {TRIES} times meanwhile; try again");
+        let why = format!("the base branch moved {TRIES} times during the merge; try again");
         Ok(all(tasks, || MergeResult::Later(why.clone())))
     }
 
@@ -285,7 +299,7 @@ impl QueueMerger<'_> {
     }
 
     /// Merges tasks on top of each other onto a base that passes, and moves the base branch over those that
-    /// pass. None if it has moved meanwhile.
+    /// pass. None if it has moved since.
     fn merge_onto(
         &mut self,
         target: MergeTarget<'_>,
@@ -298,29 +312,13 @@ impl QueueMerger<'_> {
         if made.is_empty() {
             return self.settled_alone(target, &due[0], problem, note);
         }
-        let checked = |merger: &mut Self, count: usize, output: &mut dyn ProcessObserver| {
-            let tasks = of(&due[..count]);
-            merger
-                .stage
-                .check(target.work(&made[count - 1], &tasks), output)
-        };
-        let mut red = match checked(self, made.len(), output)? {
-            CheckResult::Passed => None,
-            CheckResult::Failed(why) => Some((made.len(), why)),
-            CheckResult::Stopped => return Ok(Some(all(&of(due), || MergeResult::Stopped))),
-        };
-        // The first that does not pass is beyond the last that is known to pass.
-        let mut green = if red.is_some() { 0 } else { made.len() };
-        while let Some((first, _)) = &red
-            && first - green > 1
-        {
-            let middle = green.midpoint(*first);
-            match checked(self, middle, output)? {
-                CheckResult::Passed => green = middle,
-                CheckResult::Failed(why) => red = Some((middle, why)),
-                CheckResult::Stopped => return Ok(Some(all(&of(due), || MergeResult::Stopped))),
+        let (green, red) = match self.tested(target, due, &made, output)? {
+            BatchResult::Known(green, red) => (green, red),
+            BatchResult::RedBase(why) => {
+                return Ok(Some(all(&of(due), || red_base(base, &why))));
             }
-        }
+            BatchResult::Stopped => return Ok(Some(all(&of(due), || MergeResult::Stopped))),
+        };
         let mut settled = Vec::new();
         if green > 0 {
             let (merged, commits) = (&due[..green], &made[..green]);
@@ -343,7 +341,11 @@ impl QueueMerger<'_> {
                     );
                 }
                 BaseMoveOutcome::Moved => return Ok(None),
-                BaseMoveOutcome::Refused(why) => {
+                // One of them may be why.
+                BaseMoveOutcome::Refused(_) if green > 1 => {
+                    return self.merge_onto(target, &due[..green / 2], note, output);
+                }
+                BaseMoveOutcome::Refused(why) | BaseMoveOutcome::Closed(why) => {
                     return Ok(Some(all(&of(merged), || MergeResult::Held(why.clone()))));
                 }
             }
@@ -356,6 +358,47 @@ impl QueueMerger<'_> {
             settled.push((due[first - 1].key(), MergeResult::SentBack(why)));
         }
         Ok(Some(settled))
+    }
+
+    /// Tests the merges of a batch. If it does not pass, a bisection finds the first that breaks.
+    fn tested(
+        &mut self,
+        target: MergeTarget<'_>,
+        due: &[DueTask<'_>],
+        made: &[String],
+        output: &mut dyn ProcessObserver,
+    ) -> Result<BatchResult, FarmError> {
+        let mut check = |count: usize| {
+            let tasks = of(&due[..count]);
+            let commit = if count == 0 {
+                &target.base.commit
+            } else {
+                &made[count - 1]
+            };
+            self.stage.check(target.work(commit, &tasks), output)
+        };
+        let mut red = match check(made.len())? {
+            CheckResult::Passed => return Ok(BatchResult::Known(made.len(), None)),
+            CheckResult::Failed(why) => (made.len(), why),
+            CheckResult::Stopped => return Ok(BatchResult::Stopped),
+        };
+        let mut green = 0_usize;
+        loop {
+            // In the end this is the one before, once more: in a new worktree, it may not pass either.
+            let next = green.midpoint(red.0);
+            match check(next)? {
+                CheckResult::Passed if next == green => {
+                    return Ok(BatchResult::Known(green, Some(red)));
+                }
+                CheckResult::Passed => green = next,
+                CheckResult::Failed(why) if next == 0 => return Ok(BatchResult::RedBase(why)),
+                CheckResult::Failed(why) => {
+                    green = if next == green { 0 } else { green };
+                    red = (next, why);
+                }
+                CheckResult::Stopped => return Ok(BatchResult::Stopped),
+            }
+        }
     }
 
     /// Makes the merges of tasks on top of each other, up to the first that does not fit, and says why it does
@@ -387,7 +430,7 @@ impl QueueMerger<'_> {
         Ok((made, None))
     }
 
-    /// What happens to a task that cannot be merged with the base as it is. None if that has moved meanwhile.
+    /// What happens to a task that cannot be merged with the base as it is. None if that has moved since.
     fn settled_alone(
         &mut self,
         target: MergeTarget<'_>,
@@ -551,8 +594,10 @@ impl QueueMerger<'_> {
     }
 
     fn base(&self, plan: &SessionPlan) -> Result<BaseCommit, FarmError> {
-        let remote = plan.submit.remote.as_deref();
-        let base = BaseCommit::find(self.repository, wanted_base(plan), remote)?;
+        let remote = self.repository.remote(plan.submit.remote.as_deref())?;
+        let home = self.home.as_deref().filter(|_| remote.is_none());
+        let wanted = wanted_base(plan).or(home);
+        let base = BaseCommit::find(self.repository, wanted, remote.as_deref())?;
         match &base.note {
             Some(note) => Err(FarmError::Failed(format!(
                 "{note}\n  a merge needs the remote; try again when it answers"

@@ -37,6 +37,8 @@ pub(crate) struct ProcessStat {
     pub(crate) pid: i32,
     /// It has ended, and its parent has not reaped it yet.
     pub(crate) dead: bool,
+    /// It does not run until it gets a signal to continue.
+    pub(crate) is_stopped: bool,
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
@@ -150,6 +152,7 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     Some(ProcessStat {
         pid,
         dead: matches!(fields.first(), Some(&("Z" | "X" | "x"))),
+        is_stopped: fields.first() == Some(&"T"),
         parent: number(1)?,
         group: number(2)?,
         session: number(3)?,
@@ -287,6 +290,7 @@ mod tests {
             stat,
             ProcessStat {
                 pid: 42,
+                is_stopped: false,
                 dead: false,
                 parent: 1,
                 group: 40,

@@ -178,6 +178,12 @@ impl BaseCommit {
 }
 
 impl ProjectRepository {
+    /// The branch that is checked out in the project's folder, if any.
+    pub fn branch_here(&self) -> Result<Option<String>, WorktreeError> {
+        let head = self.ask(&["symbolic-ref", "-q", "--short", HERE])?;
+        Ok(head.is_ok.then(|| head.line().to_owned()))
+    }
+
     /// The remote to fetch from and push to: the configured one, `origin`, or the only one.
     pub fn remote(&self, configured: Option<&str>) -> Result<Option<String>, WorktreeError> {
         let all = self.tell(&["remote"])?;

@@ -64,8 +64,10 @@ pub enum BaseMoveOutcome {
     Done,
     /// It has moved since the merge was made.
     Moved,
-    /// Why it stays where it is.
+    /// Why it does not move to this commit.
     Refused(String),
+    /// Why it does not move to any commit now.
+    Closed(String),
 }
 
 impl<'a> MergeStage<'a> {
@@ -316,7 +318,7 @@ impl<'a> MergeStage<'a> {
         commit: &str,
     ) -> Result<BaseMoveOutcome, WorktreeError> {
         let Some(branch) = &base.branch else {
-            return Ok(BaseMoveOutcome::Refused(format!(
+            return Ok(BaseMoveOutcome::Closed(format!(
                 "`{}` is not a branch; set `submit.base_branch`",
                 base.name
             )));
@@ -372,7 +374,7 @@ impl<'a> MergeStage<'a> {
         let Some(checkout) = checkout.map(Path::new) else {
             if self.repository.rebased_branches().contains(reference) {
                 let name = reference.trim_start_matches("refs/heads/");
-                return Ok(BaseMoveOutcome::Refused(format!(
+                return Ok(BaseMoveOutcome::Closed(format!(
                     "you are rebasing `{name}`; finish that first"
                 )));
             }
@@ -395,7 +397,7 @@ impl<'a> MergeStage<'a> {
         }
         let changes = git_output(checkout, &["status", "--porcelain", "--untracked-files=no"])?;
         if !changes.is_empty() {
-            return Ok(BaseMoveOutcome::Refused(format!(
+            return Ok(BaseMoveOutcome::Closed(format!(
                 "`{}` is checked out in {} and has uncommitted changes there: commit or stash them",
                 base.name,
                 checkout.display()

@@ -74,6 +74,42 @@ fn a_hook_in_two_files_runs_once_and_check_lists_every_hook() {
 }
 
 #[test]
+fn each_event_has_claude_codes_timeout_unless_the_handler_has_its_own() {
+    let one = |handler: Value| json!([{ "hooks": [handler] }]);
+    let mut hooks = json!({});
+    let usual = [
+        ("SessionStart", "session_start", 600),
+        ("UserPromptSubmit", "pre_prompt", 30),
+        ("PermissionRequest", "pre_tool", 600),
+        ("PostToolUse", "post_tool", 600),
+        ("Stop", "stop", 600),
+        ("StopFailure", "on_error", 600),
+        ("Notification", "on_gate", 600),
+        ("Elicitation", "on_question", 600),
+        ("TaskCompleted", "on_task_complete", 600),
+        ("SessionEnd", "session_end", 60),
+    ];
+    for (event, _, _) in usual {
+        hooks[event] = one(handler("true"));
+    }
+    let config = |hooks: &Value| {
+        let config = json!({ "prompt": "GOAL", "agents": { "demo": done("true") }, "hooks": { "import": [SETTINGS] } });
+        Project::with(&config.to_string()).file(SETTINGS, &json!({ "hooks": hooks }).to_string())
+    };
+    let plan = |hooks: &Value| {
+        let ran = config(hooks).creel(&["check", "--json"]);
+        let checked: Value = serde_json::from_str(&ran.out).expect("JSON");
+        checked["plan"]["hooks"].clone()
+    };
+    let checked = plan(&hooks);
+    for (event, point, seconds) in usual {
+        assert_eq!(checked[point][0]["timeout"], seconds * 1000, "{event}");
+    }
+    let own = json!({ "Stop": one(json!({ "type": "command", "command": "true", "timeout": 7 })) });
+    assert_eq!(plan(&own)["stop"][0]["timeout"], 7000);
+}
+
+#[test]
 fn a_hook_that_the_agent_runs_itself_is_left_to_it_and_stop_is_still_a_check() {
     let mut agent = done("echo SessionStart >> counted");
     agent["own_hooks"] = json!([SETTINGS]);

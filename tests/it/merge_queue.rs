@@ -3,6 +3,7 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
+    path::Path,
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
@@ -58,6 +59,65 @@ fn what_a_check_leaves_behind_is_blamed_on_no_task_and_on_no_base() {
 }
 
 #[test]
+fn a_base_that_passes_only_thanks_to_leftovers_is_red_and_no_task_is_blamed() {
+    let check = "if test -e two.txt; then rm -f left; touch ../../../down; exit 1; fi; \
+                 test -e left || ! test -e ../../../down || exit 1; touch left";
+    let project = with_agent(
+        &format!("submit: {{ test_command: '{check}' }}"),
+        with_remote,
+    );
+    fs::write(project.root().join(".git/info/exclude"), "left\n").expect("it is ours");
+    for name in ["one", "two"] {
+        add(&project, &format!("write {name}.txt"), &[]);
+    }
+    drain(&project, "1");
+    let merged = project.creel(&["merge", "--queue", "--batch", "1"]);
+    assert!(
+        merged.code == 4 && merged.err.contains("the base branch does not pass"),
+        "{}",
+        merged.err
+    );
+    assert_eq!(merged_ids(&project), ["1"], "{}", merged.err);
+    assert!(task(&project, "2")["sentBack"].is_null());
+}
+
+#[test]
+fn what_the_remote_refuses_keeps_no_other_task_of_its_batch() {
+    let project = with_agent("", with_remote);
+    for name in ["one", "two", "three"] {
+        add(&project, &format!("write {name}.txt"), &[]);
+    }
+    drain(&project, "1");
+    let remote = git(&project, &["remote", "get-url", "origin"]);
+    executable(
+        &Path::new(&remote).join("hooks/pre-receive"),
+        "while read old new ref; do ! git ls-tree -r --name-only $new | grep -q two.txt || { echo no twos; exit 1; }; done",
+    );
+    let merged = project.creel(&["merge", "--queue"]);
+    assert!(
+        merged.code == 1 && merged.err.contains("task 2 is not merged"),
+        "{}",
+        merged.err
+    );
+    assert_eq!(merged_ids(&project), ["1", "3"], "{}", merged.err);
+    assert!(task(&project, "2")["sentBack"].is_null());
+}
+
+#[test]
+fn without_a_remote_the_base_stays_the_branch_on_which_the_merger_began() {
+    let project = with_agent("", repository);
+    let watching = Background::start(&project, "watch.log", &["merge", "--queue", "--watch"]);
+    watching.says("merging finished tasks as they come");
+    git(&project, &["switch", "--quiet", "--create", "other"]);
+    add(&project, "write one.txt", &[]);
+    drain(&project, "1");
+    until("it is merged", || is_merged(&project, "1", &[]));
+    assert!(files(&project, "main").contains("one.txt"));
+    assert!(!files(&project, "other").contains("one.txt"));
+    assert_eq!(watching.end(Signal::INT), Some(130));
+}
+
+#[test]
 fn the_checks_of_sessions_run_on_what_is_merged_and_none_runs_twice() {
     let check = "echo ran >> ../../../runs; test ! -e one.txt || test ! -e two.txt";
     let more = format!(
@@ -76,8 +136,8 @@ fn the_checks_of_sessions_run_on_what_is_merged_and_none_runs_twice() {
     fs::remove_file(project.root().join("runs")).expect("the checks ran");
     let merged = project.creel(&["merge", "--queue", "--batch", "1"]);
     assert_eq!(merged.code, 1, "{}", merged.err);
-    // The base, the first task, and the second one twice: in a used worktree and in a new one.
-    assert_eq!(project.read("runs").lines().count(), 4, "{}", merged.err);
+    // The base, the first task, the second one twice: in a used worktree and in a new one, and there the base.
+    assert_eq!(project.read("runs").lines().count(), 5, "{}", merged.err);
     let sent = task(&project, "2");
     assert!(
         sent["feedback"]
@@ -319,6 +379,10 @@ fn a_second_merger_waits_and_takes_over_when_the_first_one_dies() {
         "{}",
         once.err
     );
+    if cfg!(target_os = "linux") {
+        kill_process(Pid::from_child(&first.child), Signal::STOP).expect("it runs");
+        second.says("is stopped; continue it with `kill -CONT");
+    }
     first.end(Signal::KILL);
     add(&project, "write two.txt", &[]);
     drain(&project, "1");
@@ -404,9 +468,13 @@ fn a_worker_that_merges_ends_when_everything_is_merged_that_can_be() {
 
 fn hook(project: &Project, name: &str, script: &str) {
     let path = project.root().join(".git/hooks").join(name);
+    executable(&path, script);
+}
+
+fn executable(path: &Path, script: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("space");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(path, format!("#!/bin/sh\n{script}\n")).expect("space");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
 }
 
 #[test]

@@ -68,11 +68,9 @@ impl WorktreeBase {
         let Some(base) = &self.base else {
             return Ok(());
         };
-        let head = self
-            .repository
-            .ask(&["symbolic-ref", "-q", "--short", "HEAD"])?;
-        let branch = head.line();
-        if head.is_ok && !self.repository.contains(&base.commit, "HEAD")? {
+        if let Some(branch) = self.repository.branch_here()?
+            && !self.repository.contains(&base.commit, "HEAD")?
+        {
             say(&format!(
                 "creel: the worktree starts from `{}`, not from your branch `{branch}`, which has other commits; \
                  to start from those, set `worktree: {{ base: HEAD }}`",
