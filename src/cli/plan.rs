@@ -44,7 +44,7 @@ const EDIT_NOTE: &str =
 
 /// What to plan.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is its own switch")]
 pub struct PlanArgs {
     /// The goal.
     #[arg(required_unless_present_any = ["session", "check"])]
@@ -227,7 +227,7 @@ fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     let cannot = |error: &dyn std::fmt::Display| {
         CliError::failed(format!("cannot start the agent's session: {error}"))
     };
-    // A file of its own, since the terminal is the session's.
+    // Its own file, since the terminal is the session's.
     let file = EditorFile::new(prompt).map_err(|error| cannot(&error))?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| cannot(&error))?);
     let is_shown =

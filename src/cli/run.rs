@@ -66,7 +66,7 @@ pub struct RunArgs {
     /// Continue a copy of the conversation in which another session of this project ended.
     #[arg(long, value_name = "SESSION", value_parser = session_name, conflicts_with = "from")]
     pub fork: Option<String>,
-    /// Work in a git worktree of its own, on a new branch. NAME: the name of the worktree, which
+    /// Work in its own git worktree, on a new branch. NAME: the name of the worktree, which
     /// may exist. Default: the session's name.
     #[arg(long, value_name = "NAME", num_args = 0..=1)]
     pub worktree: Option<Option<String>>,
@@ -83,7 +83,7 @@ pub struct RunArgs {
     /// Internal: the agent only proposes tasks.
     #[arg(long, hide = true)]
     pub proposal: Option<ProposalApproval>,
-    /// Internal: the branches that the worktree starts from, beside its base.
+    /// Internal: the branches that the worktree starts from, besides its base.
     #[arg(long, hide = true, value_name = "BRANCH")]
     pub join: Vec<String>,
     /// How to show it.

@@ -52,7 +52,7 @@ const REASON: usize = 500;
 
 /// What a worker does.
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is its own switch")]
 pub struct WorkerArgs {
     /// The task types to work on, separated by commas. Default: all types that an agent of this
     /// machine may work on.
@@ -69,7 +69,7 @@ pub struct WorkerArgs {
     /// config says, and mark a task that needs you as blocked.
     #[arg(long)]
     pub attended: bool,
-    /// How many sessions to run at once. In a git repository, each has a worktree of its own;
+    /// How many sessions to run at once. In a git repository, each has its own worktree;
     /// elsewhere they run one after another, in this folder.
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = job_count)]
     pub jobs: usize,

@@ -196,7 +196,7 @@ pub enum TaskOutcome {
         reason: String,
         limit: u32,
     },
-    /// It is done, but what it builds on has changed meanwhile: it runs again, and begins with both.
+    /// It is done, but what it builds on has changed: it runs again, and begins with both.
     Outdated(String),
 }
 
@@ -468,7 +468,7 @@ impl QueuedTask {
         })
     }
 
-    /// The branches that its work starts from, beside the base: those of its dependencies that are
+    /// The branches that its work starts from, besides the base: those of its dependencies that are
     /// not merged yet, in the given order, and that of its own earlier work.
     pub fn joined_branches(&self, before: &[Self]) -> Vec<String> {
         let open = before

@@ -1,4 +1,4 @@
-//! The session in which a worker has a task done: a creel process of its own, the child of a
+//! The session in which a worker has a task done: its own creel process, the child of a
 //! process pair.
 //!
 //! # Invariants
@@ -62,7 +62,7 @@ pub(super) struct ChildSessionSpec<'a> {
     pub(super) mark: String,
     pub(super) kind: Option<&'a str>,
     pub(super) agent: &'a str,
-    /// If the session gets a worktree: the branches that it starts from, beside its base.
+    /// If the session gets a worktree: the branches that it starts from, besides its base.
     pub(super) joins: Option<&'a [String]>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - A session that waits for the user does not take a slot. When the user answers, it continues
-//!   even if all slots are taken meanwhile, and no other session starts until there is room again.
+//!   even if all slots were taken in between, and no other session starts until there is room again.
 //! - One session can always run, whatever else the machine does.
 //! - No more sessions of an agent exist at once than the user allows.
 

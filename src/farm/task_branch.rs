@@ -34,7 +34,7 @@ const SIGNAL_LAG: Duration = Duration::from_millis(100);
 
 /// What a task starts from.
 pub(super) enum TaskStart {
-    /// These branches, beside the base.
+    /// These branches, on top of the base.
     Branches(Vec<String>),
     /// Something is missing.
     Missing(String),

@@ -218,7 +218,7 @@ impl WorkerLoop<'_> {
             ));
             return Ok(());
         };
-        // Removed meanwhile, and its name used again.
+        // It was removed, and its name was used again.
         let is_new = seen.task.state == QueuedTaskState::Ready && !seen.task.is_same(task);
         let is_settled = seen.task.is_settled();
         if seen

@@ -1,7 +1,7 @@
 //! A worker: takes tasks from a queue and runs a session for each, one after another or several at
 //! once. It has a loop for each slot.
 //!
-//! A [`ScreenedWorker`] runs behind the home screen: a process of its own, which ends when the
+//! A [`ScreenedWorker`] runs behind the home screen: its own process, which ends when the
 //! screen does.
 //!
 //! # Invariants
@@ -127,7 +127,7 @@ pub(crate) struct WorkerCrew<'a> {
 }
 
 impl WorkerCrew<'_> {
-    /// Works, and says meanwhile on the server what it can do and does.
+    /// Works, and reports to the server what it can do and does.
     pub(crate) async fn work_listed(&self) -> Result<u8, FarmError> {
         let Some(nats) = &self.nats else {
             return self.work().await;
@@ -171,7 +171,7 @@ impl WorkerCrew<'_> {
     async fn work(&self) -> Result<u8, FarmError> {
         let worked = self.work_on_tasks();
         match &self.merger {
-            Some(merger) => merger.beside(worked, || self.slots.close()).await,
+            Some(merger) => merger.run_with(worked, || self.slots.close()).await,
             None => worked.await,
         }
     }

@@ -44,7 +44,7 @@ impl WorkerMerger {
 
     /// Merges while the worker works. Returns the exit code of both. If the merger ends first, `close` makes
     /// the worker end.
-    pub(super) async fn beside(
+    pub(super) async fn run_with(
         &self,
         work: impl Future<Output = Result<u8, FarmError>>,
         close: impl Fn(),

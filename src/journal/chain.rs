@@ -1,7 +1,7 @@
 //! The hash chain of a journal: each line ends with a hash over its own bytes and the hash of the
 //! line before it, so a changed, missing or moved line is found.
 //!
-//! Owns the link at the end of a line, the seal beside the journal, which names the last line that a
+//! Owns the link at the end of a line, the seal next to the journal, which names the last line that a
 //! process of creel left there, and [`verify`]. Does not protect from a program that writes both
 //! anew: for that, the hash of the last line must be kept elsewhere.
 //!
@@ -136,7 +136,7 @@ pub(super) fn last(journal: &File, length: u64) -> Option<ChainHash> {
     link(end.strip_suffix(b"\n")?).map(|(_, hash)| hash)
 }
 
-/// The file beside the journal that names its last line.
+/// The file next to the journal that names its last line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalSeal {
     seq: u64,
@@ -248,7 +248,7 @@ impl ChainFinding {
     }
 }
 
-/// Whether a journal has a seal beside it.
+/// Whether a journal has a seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JournalOrigin {
     Own,

@@ -7,7 +7,7 @@
 //! # Invariants
 //! - A worker is handed a task only if no other worker has a lease on it. Leases are given one at a
 //!   time.
-//! - Only the file that a worker has locked itself is its lease, whatever happened meanwhile.
+//! - Only the file that a worker has locked itself is its lease, whatever happened since.
 
 use std::{
     fs::{self, File},

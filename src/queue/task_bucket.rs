@@ -55,7 +55,7 @@ pub(super) struct TaskBucket {
 struct QueueChanges {
     messages: OrderedMessages,
     /// The subjects that existed at the start and have not arrived. A count would not do, since
-    /// tasks change meanwhile.
+    /// tasks change at the same time.
     missing: BTreeSet<String>,
 }
 

@@ -844,5 +844,6 @@ fn workers_on_two_machines_merge_thirty_tasks_whatever_is_killed() {
             said()
         );
     }
+    git(&one, &["fetch", "--quiet", "origin"]);
     check_many(&one, &listed(), &format!("seed {seed}\n{}", said()));
 }

@@ -23,21 +23,26 @@ use crate::worktree::git_that;
 
 /// An agent that does what the goal says: `write FILE` adds the name of its session to a file. It
 /// resolves conflicts by keeping the lines of both sides. With `leave`, it commits nothing; with
-/// `break git`, nothing can be committed.
+/// `break git`, nothing can be committed. If a program that it runs is killed, its turn fails.
 const AGENT: &str = r#"#!/bin/sh
 goal=$(cat)
+[ -n "$goal" ] || exit 1
 resolve() {
     for file in $(git diff --name-only --diff-filter=U); do
-        grep -v '^[<=>|]\{7\}' "$file" | sort -u > "$file.both" && mv "$file.both" "$file" && git add "$file"
+        grep -v '^[<=>|]\{7\}' "$file" > "$file.both" || [ $? = 1 ] || exit 1
+        sort -u -o "$file.both" "$file.both" && mv "$file.both" "$file" && git add "$file" || exit 1
     done
     [ -e "$(git rev-parse --git-path MERGE_HEAD)" ] && git commit -q --no-edit
 }
 case $goal in *stubborn*) ;; *) resolve ;; esac
 for branch in $(printf '%s' "$goal" | sed -n 's/^`git merge \(.*\)`$/\1/p'); do git merge -q --no-edit "$branch" || resolve; done
 case $goal in *repair*"sent back"*) rm -f broken ;; *repair*) touch broken ;; esac
-for file in $(printf '%s' "$goal" | grep -o 'write [a-z0-9/]*[.]txt' | cut -d' ' -f2); do
-    mkdir -p "$(dirname "$file")"
-    { cat "$file" 2>/dev/null; echo "$CREEL_SESSION"; } | sort -u > "$file.new" && mv "$file.new" "$file"
+files=$(printf '%s' "$goal" | grep -o 'write [a-z0-9/]*[.]txt' | cut -d' ' -f2)
+case $goal in *write\ *.txt*) [ -n "$files" ] || exit 1 ;; esac
+for file in $files; do
+    mkdir -p "$(dirname "$file")" || exit 1
+    { [ ! -e "$file" ] || cat "$file" || exit 1; echo "$CREEL_SESSION"; } > "$file.new"
+    sort -u -o "$file.new" "$file.new" && mv "$file.new" "$file" || exit 1
 done
 case $goal in *leave*|*stubborn*) ;; *) git add -A && git commit -q -m "by the agent of $CREEL_SESSION" ;; esac
 case $goal in *"break git"*) echo broken > "$(git rev-parse --git-path index)" ;; esac

@@ -80,7 +80,7 @@ pub enum ProposalMistake {
 pub struct ProposalLine<'a> {
     pub depth: usize,
     pub task: &'a ProposedTask,
-    /// What it waits for, beside the task above it.
+    /// What it waits for, besides the task above it.
     pub also_after: Vec<&'a str>,
 }
 
