@@ -13,12 +13,13 @@
 //! - [`send_file`] hands an open file to another process; [`for_variable`] prepares a text for a
 //!   variable of a program.
 //! - [`programs`] finds the programs that a command needs and that are missing.
-//! - [`pty`] and [`editor`] are for programs that need a terminal.
+//! - [`pty`] and [`editor`] are for programs that need a terminal; [`browser`] opens a page.
 //!
 //! # Invariants
 //! - No agent and no hook has creel's terminal as its controlling terminal. Otherwise it could type
 //!   keys there as if it were the user, or wait there for a password.
 
+pub mod browser;
 pub mod children;
 pub mod editor;
 pub mod output;

@@ -20,7 +20,12 @@ mod markdown;
 mod outcome;
 mod words;
 
-use std::path::Path;
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use serde::Serialize;
 
@@ -38,11 +43,14 @@ use crate::{
         pending::ItemState,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },
-    journal::{self, JournalError},
+    journal::{self, JournalError, SessionDir, session_dir::PRIVATE_FILE},
 };
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
+
+/// The file of the page in the session's folder.
+const PAGE: &str = "report.html";
 
 /// The JSON Schema of a report.
 pub const SCHEMA: &str = include_str!("../assets/report.schema.json");
@@ -352,6 +360,32 @@ pub struct ReportedUsage {
     pub working_ms: TimeSpan,
     /// How long the session ran.
     pub running_ms: TimeSpan,
+}
+
+/// Writes the page of a session into its folder, for its user only. Returns the file.
+pub fn write_page(folder: &SessionDir) -> Result<PathBuf, String> {
+    let mut report = Report::read(&folder.journal()).map_err(|error| error.to_string())?;
+    changes::read(&mut report, folder.project());
+    let (page, draft) = (folder.path.join(PAGE), folder.path.join("report.html.new"));
+    let write = || -> io::Result<()> {
+        // Whatever has this name, creel writes a new file.
+        match fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create_new(true)
+            .mode(PRIVATE_FILE)
+            .open(&draft)?;
+        file.write_all(html(&report).as_bytes())?;
+        fs::rename(&draft, &page)
+    };
+    match write() {
+        Ok(()) => Ok(page),
+        Err(error) => Err(format!("{}: {error}", page.display())),
+    }
 }
 
 impl Report {

@@ -58,7 +58,7 @@ const ARROWS: [(&str, &str); 25] = [
     ),
     (
         "tui",
-        "text engine process config journal runtime present protocol socket nats queue sessions",
+        "text engine process config journal runtime report present protocol socket nats queue sessions",
     ),
     ("logging", ""),
     (

@@ -189,7 +189,11 @@ fn used(report: &Report) -> String {
                 .collect(),
         },
     ];
-    let charts: String = charts.iter().map(BarChart::svg).collect();
+    let charts: String = charts
+        .iter()
+        .filter(|chart| chart.values.iter().any(Option::is_some))
+        .map(BarChart::svg)
+        .collect();
     // The words of a small amount have a sign with a meaning.
     out += &format!(
         "<div class=\"charts\">{}</div>\n",

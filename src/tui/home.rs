@@ -35,7 +35,9 @@ use crate::{
     journal::SessionDir,
     nats::commands::NatsTransport,
     present::text::local_zone,
+    process::browser,
     queue::{LEASE, TaskQueue},
+    report,
     runtime::{
         clock::{session_time, sleep_until},
         now,
@@ -94,6 +96,8 @@ pub enum HomeRequest {
     /// Find out what a removal would delete, and ask.
     PrepareRemoval(SessionKey),
     Remove(SessionDir),
+    /// Open the report of a session in the browser.
+    Report(SessionKey),
     /// Ask for a new session, near this one.
     PrepareNew(Option<SessionKey>),
     Start(SessionStart),
@@ -339,6 +343,12 @@ impl<'a> HomeScreen<'a> {
                     Err(error) => HomeEvent::Toast(ThemeRole::Bad, error.to_string()),
                 });
             }
+            HomeRequest::Report(key) => {
+                if let Some(folder) = key.folder() {
+                    let events = self.events.0.clone();
+                    tokio::spawn(async move { events.send(report(folder).await) });
+                }
+            }
             HomeRequest::Task(task, decision) => self.decide(task, decision),
             // The model asks by itself.
             HomeRequest::AskForHint(_) => {}
@@ -447,6 +457,28 @@ impl<'a> HomeScreen<'a> {
             );
         }
         Ok(())
+    }
+}
+
+/// Opens the report of a session in the browser.
+async fn report(folder: SessionDir) -> HomeEvent {
+    let written = tokio::task::spawn_blocking(move || report::write_page(&folder)).await;
+    let page = match written {
+        Ok(Ok(page)) => page,
+        Ok(Err(error)) => {
+            return HomeEvent::Toast(ThemeRole::Bad, format!("Cannot make the report: {error}"));
+        }
+        Err(_) => return HomeEvent::Toast(ThemeRole::Bad, "Cannot make the report".to_owned()),
+    };
+    match browser::open(&page).await {
+        Ok(()) => HomeEvent::Toast(
+            ThemeRole::Good,
+            format!("The report is open in your browser: {}", page.display()),
+        ),
+        Err(why) => HomeEvent::Toast(
+            ThemeRole::Warning,
+            format!("The report is {}; {why}", page.display()),
+        ),
     }
 }
 

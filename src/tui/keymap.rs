@@ -151,6 +151,7 @@ actions! {
         New "new" "start a new session; asks for prompt, agent and folder",
         Stop "stop" "stop the session; asks first",
         Resume "resume" "resume the session",
+        Report "report" "open the session's report in the browser",
         Filter "filter" "show only sessions whose name or project matches",
         Remove "remove" "remove an ended session; asks first",
         Demo "demo" "watch the demo",

@@ -1,12 +1,12 @@
 //! The home screen in a terminal.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt as _};
 
 use crate::{
     session_list::{CONFIG, detached, finish},
     support::{
         project::{Project, until},
-        terminal::Terminal,
+        terminal::{Terminal, at_home},
     },
     terminal::click_on,
 };
@@ -19,7 +19,12 @@ fn home_follows_five_sessions_and_opens_stops_and_removes_them() {
     for name in ["done-1", "done-2", "works-1", "works-2", "asks"] {
         detached(&project, "", name);
     }
-    let mut terminal = Terminal::open(&project, &[], (120, 40));
+    let browser = project.root().join("browser");
+    fs::write(&browser, "#!/bin/sh\necho \"$1\" > opened\n").expect("space");
+    fs::set_permissions(&browser, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut home = at_home(&project, &[]);
+    home.env("BROWSER", &browser);
+    let mut terminal = Terminal::start(home, (120, 40));
     terminal.wait_for("five sessions", |shown| {
         [
             "NEEDS YOU  1",
@@ -61,6 +66,15 @@ fn home_follows_five_sessions_and_opens_stops_and_removes_them() {
     terminal.wait_for("it has stopped", |shown| {
         shown.has("ENDED  5") && shown.has("■ works-2")
     });
+    // Its report, in a browser.
+    terminal.press("o");
+    let page = project.root().join(".creel/sessions/works-2/report.html");
+    let opened = project.root().join("opened");
+    terminal.wait_for_text("The report is open in your browser");
+    until("it is open", || {
+        fs::read_to_string(&opened).is_ok_and(|file| file.trim() == page.display().to_string())
+    });
+    assert!(fs::read_to_string(&page).is_ok_and(|page| page.contains("works-2")));
     // Remove it.
     terminal.press("x");
     let folder = project.root().join(".creel/sessions/works-2");

@@ -5,7 +5,10 @@ use std::{fs, process::Command};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::project::{Project, Ran};
+use crate::support::{
+    nats::NatsServer,
+    project::{Project, Ran},
+};
 
 const CHECKED: &str = "prompt: Write the greeting\nagents: { demo: { script: play.yaml } }\n\
     checks: [{ name: tests, command: 'test -s greeting.txt || { echo no greeting; exit 1; }' }]\n";
@@ -178,5 +181,37 @@ fn a_changed_journal_is_found() {
         verified.out.contains("The end was cut off"),
         "{}",
         verified.out
+    );
+}
+
+#[test]
+fn a_server_has_the_report_and_the_proof_of_a_session() {
+    let server = NatsServer::start();
+    let (url, here, there) = (server.url(), checked(), Project::new());
+    let ran = here.creel(&[
+        "run",
+        "--headless",
+        "--trust",
+        "-s",
+        "s",
+        "--nats",
+        url.as_str(),
+    ]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let elsewhere = |verb: &str| there.creel(&[verb, "s", "--nats", url.as_str()]);
+    let report = elsewhere("report");
+    assert!(
+        report.out.contains("**✓ Complete and verified: ")
+            && report.out.contains("| <code>tests</code> | ✗✓ | passed"),
+        "{}{}",
+        report.out,
+        report.err
+    );
+    let verified = elsewhere("verify");
+    assert!(
+        verified.code == 0 && verified.out.contains(": intact. "),
+        "{}{}",
+        verified.out,
+        verified.err
     );
 }

@@ -525,6 +525,7 @@ impl HomeModel {
             ),
             (HomeKey::Filter, true),
             (HomeKey::Remove, is_local && over),
+            (HomeKey::Report, is_local && chosen.is_some()),
         ];
         keys.into_iter()
             .filter(|(_, works)| *works)

@@ -397,6 +397,8 @@ fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
             format!("{name} has ended: nothing to resume")
         }
         HomeKey::Resume => format!("{name} is already running"),
+        HomeKey::Report if is_useful => return vec![HomeRequest::Report(session)],
+        HomeKey::Report => format!("creel makes the report where {name} runs"),
         HomeKey::Remove if is_useful => return vec![HomeRequest::PrepareRemoval(session)],
         HomeKey::Remove => format!("{name} is running: stop it first"),
         HomeKey::Filter | HomeKey::Quit | HomeKey::Demo | HomeKey::Init | HomeKey::New => {
@@ -411,8 +413,9 @@ fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
 fn on_task_key(model: &mut HomeModel, key: HomeKey, task: BlockedTaskKey) -> Vec<HomeRequest> {
     let name = &task.task;
     match key {
-        HomeKey::Open => match &task.session {
-            Some(session) => return vec![HomeRequest::Replay(SessionKey::Here(session.clone()))],
+        HomeKey::Open | HomeKey::Report => match task.session.clone().map(SessionKey::Here) {
+            Some(session) if key == HomeKey::Report => return vec![HomeRequest::Report(session)],
+            Some(session) => return vec![HomeRequest::Replay(session)],
             None => model.say(
                 ThemeRole::Warning,
                 format!("creel does not know where the session of task {name} is"),

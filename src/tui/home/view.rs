@@ -679,6 +679,7 @@ fn words(model: &HomeModel, key: HomeKey) -> &'static str {
         HomeKey::New => "new session",
         HomeKey::Stop => "stop",
         HomeKey::Resume => "resume",
+        HomeKey::Report => "report",
         HomeKey::Filter => "filter",
         HomeKey::Remove => "remove",
         HomeKey::Demo => "demo",

@@ -336,7 +336,7 @@ impl Drop for Terminal {
 }
 
 /// creel, independent of the developer's environment.
-fn at_home(project: &Project, args: &[&str]) -> Command {
+pub(crate) fn at_home(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
     command.env("TMPDIR", project.root()).env_remove("EDITOR");
     for variable in ["TMUX", "STY", "TERM_PROGRAM", "LC_TERMINAL", "VTE_VERSION"] {
