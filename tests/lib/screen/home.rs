@@ -460,10 +460,9 @@ fn the_cursor_stays_on_its_session_when_the_order_changes() {
 #[test]
 fn keys_do_what_the_footer_says_and_nothing_else() {
     let mut model = home((120, 40));
-    assert!(
-        frame(&mut model)
-            .contains("enter open  a answer  n new session  s stop  / filter  ? keys  q quit")
-    );
+    assert!(frame(&mut model).contains(
+        "enter open  a answer  n new session  s stop  / filter  o report  ? keys  q quit"
+    ));
     assert_eq!(
         press(&mut model, "enter"),
         [HomeRequest::Attach(key("fix-parser"))]
@@ -471,6 +470,10 @@ fn keys_do_what_the_footer_says_and_nothing_else() {
     assert_eq!(
         press(&mut model, "a"),
         [HomeRequest::Attach(key("fix-parser"))]
+    );
+    assert_eq!(
+        press(&mut model, "o"),
+        [HomeRequest::Report(key("fix-parser"))]
     );
     assert_eq!(press(&mut model, "x"), []);
     assert!(frame(&mut model).contains("fix-parser is running: stop it first"));
