@@ -20,6 +20,7 @@ pub mod checkpoint;
 pub mod completions;
 pub mod config;
 pub mod demo;
+pub mod diff;
 pub mod gate;
 pub mod help;
 pub mod home;
@@ -64,6 +65,7 @@ use crate::{
         completions::CompletionsArgs,
         config::ConfigCommandArgs,
         demo::DemoArgs,
+        diff::DiffArgs,
         error::{CliError, CliResult},
         gate::GateArgs,
         help::HelpArgs,
@@ -144,6 +146,8 @@ pub enum CliCommand {
     Show(ShowArgs),
     /// Report how a session ended, what each check said, and what it changed and cost.
     Report(ReportArgs),
+    /// Show what a session, or one of its iterations, changed.
+    Diff(DiffArgs),
     /// Check that a session's journal is as creel wrote it.
     Verify(VerifyArgs),
     /// Replay a past session, step by step or at speed.
@@ -232,6 +236,7 @@ impl CliCommand {
             Self::Sessions(args) => sessions::sessions(&args).map(VerbOutcome::Done),
             Self::Show(args) => show::show(&args).map(VerbOutcome::Done),
             Self::Report(args) => report::report(&args).map(VerbOutcome::Done),
+            Self::Diff(args) => diff::diff(&args).map(VerbOutcome::Done),
             Self::Verify(args) => verify::verify(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
@@ -291,6 +296,7 @@ impl CliCommand {
             | Self::Sessions(_)
             | Self::Show(_)
             | Self::Report(_)
+            | Self::Diff(_)
             | Self::Verify(_)
             | Self::Replay(_)
             | Self::Status(_)

@@ -18,9 +18,11 @@ mod chart;
 mod html;
 mod markdown;
 mod outcome;
+pub mod session_diff;
 mod words;
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -41,6 +43,7 @@ use crate::{
         hooks::point::HookPoint,
         ids::{GateId, ItemId, RunId, TurnId},
         pending::ItemState,
+        session::event::SessionWorktree,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
     },
     journal::{self, JournalError, SessionDir, session_dir::PRIVATE_FILE},
@@ -105,6 +108,11 @@ pub struct ReportedSession {
     pub models: Vec<String>,
     pub task_type: Option<String>,
     pub branch: Option<String>,
+    #[serde(skip)]
+    pub(crate) worktree: Option<SessionWorktree>,
+    /// The folder that it worked in.
+    #[serde(skip)]
+    pub(crate) cwd: String,
     pub pull_request: Option<String>,
     pub presence: UserPresence,
     /// The version that started it. None in journals of earlier versions.
@@ -219,6 +227,18 @@ pub struct ReportedStage {
     pub commit_before: Option<String>,
     pub commit_after: Option<String>,
     pub diff: ReportedDiff,
+    #[serde(skip)]
+    pub(crate) left: StageFiles,
+}
+
+/// The files of a stage, with their exact names, as its last turn left them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct StageFiles {
+    pub(crate) names: BTreeSet<String>,
+    /// Files with uncommitted changes. None if the records do not name all of them.
+    pub(crate) dirty: Option<BTreeSet<String>>,
+    /// The beginnings of the SHA-256 digests of the contents. None if the file was removed.
+    pub(crate) digests: BTreeMap<String, Option<String>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

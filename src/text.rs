@@ -14,7 +14,7 @@ mod unquoted;
 use std::fmt::Display;
 
 pub use comparable::{OmittedOutput, comparable_text, is_shortened, printed_lines, same_text};
-pub use diff::{LineChange, diff_groups, line_changes, unified_diff, whole_lines};
+pub use diff::{LineChange, diff_groups, line_changes, unified_diff, unified_hunks, whole_lines};
 pub use headline::{looks_like_failure, telling_line};
 pub use plain::{CarriageReturnMode, PlainTextFilter, plain_text};
 

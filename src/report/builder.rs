@@ -5,7 +5,8 @@ use sha2::{Digest as _, Sha256};
 use super::{
     CheckHistory, CheckPlace, Report, ReportedChanges, ReportedDiff, ReportedEdit, ReportedGate,
     ReportedItem, ReportedMoment, ReportedOutcome, ReportedRun, ReportedSession, ReportedStage,
-    ReportedTurn, ReportedUsage, RunMark, StageKind, TurnOutcome, VERSION, Verification, outcome,
+    ReportedTurn, ReportedUsage, RunMark, StageFiles, StageKind, TurnOutcome, VERSION,
+    Verification, outcome,
 };
 use crate::{
     engine::{
@@ -135,6 +136,7 @@ impl ReportBuilder {
             commit_before: None,
             commit_after: None,
             diff: ReportedDiff::default(),
+            left: StageFiles::default(),
         };
         let idle = self.idle.total();
         self.stages.push(StageInProgress { stage, idle });
@@ -302,6 +304,7 @@ impl ReportBuilder {
         let before = work.before.as_ref().or(work.commit.as_ref());
         stage.commit_before = stage.commit_before.take().or_else(|| before.cloned());
         stage.commit_after = work.commit.clone().or(stage.commit_after.take());
+        stage.left.take(work);
     }
 
     fn protected(&mut self, at: UnixTime, changed: &[String]) {
@@ -572,6 +575,8 @@ impl ReportBuilder {
             models: self.models.clone(),
             task_type: state.plan().task_type.clone(),
             branch: worktree.map(|worktree| plain_line(&worktree.branch, LINE)),
+            worktree: began.worktree.clone(),
+            cwd: began.cwd.clone(),
             pull_request: self.pull_request.clone().or(pull_request),
             presence: state.presence,
             creel: (!began.creel.is_empty()).then(|| plain_line(&began.creel, LINE)),
@@ -669,6 +674,20 @@ fn hook_run(at: UnixTime, finished: &HookFinished) -> ReportedRun {
         reason: reason.map(|reason| plain_line(reason, LINE)),
         output: format!("{stdout}{gap}{stderr}"),
         omitted_bytes: finished.omitted_bytes,
+    }
+}
+
+impl StageFiles {
+    /// Adds what a turn changed.
+    fn take(&mut self, work: &WorktreeChanges) {
+        for name in &work.files_modified {
+            self.names.insert(name.clone());
+            self.digests.remove(name);
+        }
+        let digests = work.contents.iter();
+        self.digests
+            .extend(digests.map(|(name, content)| (name.clone(), content.digest.clone())));
+        self.dirty = (work.more_dirty == 0).then(|| work.dirty.iter().cloned().collect());
     }
 }
 

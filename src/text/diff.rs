@@ -87,11 +87,17 @@ pub fn diff_groups<'a>(before: &[&'a str], now: &[&'a str]) -> Vec<DiffGroup<'a>
 
 /// The unified diff of a file. Empty if nothing differs.
 pub fn unified_diff(path: &str, before: &str, now: &str) -> String {
+    let hunks = unified_hunks(before, now);
+    if hunks.is_empty() {
+        return hunks;
+    }
+    format!("--- {path}\n+++ {path}\n{hunks}")
+}
+
+/// The same without the names of the file.
+pub fn unified_hunks(before: &str, now: &str) -> String {
     let mut text = String::new();
     for group in diff_groups(&whole_lines(before), &whole_lines(now)) {
-        if text.is_empty() {
-            text = format!("--- {path}\n+++ {path}\n");
-        }
         let _ = writeln!(
             text,
             "@@ -{} +{} @@",

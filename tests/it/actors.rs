@@ -167,7 +167,7 @@ enum Verdict {
 use Verdict::{May, Never, Own};
 
 /// Every verb, with arguments. `creel` itself has no name.
-const VERBS: [(&str, &str, Verdict); 66] = [
+const VERBS: [(&str, &str, Verdict); 67] = [
     ("", "", May),
     ("run", "--headless --trust -s new", Never("start sessions")),
     ("demo", "--fast --headless", May),
@@ -181,6 +181,7 @@ const VERBS: [(&str, &str, Verdict); 66] = [
     ("sessions", "", May),
     ("show", "s", May),
     ("report", "s", May),
+    ("diff", "s", May),
     ("verify", "s", May),
     ("replay", "s", May),
     ("status", "-s s", May),

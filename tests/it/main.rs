@@ -23,6 +23,7 @@ mod contract;
 mod conversations;
 mod crowd;
 mod demo;
+mod diffs;
 mod disguises;
 mod dist;
 mod endings;
