@@ -16,7 +16,7 @@ use crate::{
     },
     report::{
         Report,
-        session_diff::{DiffPart, DiffPlace, DiffSource, FileDiff, SessionDiff, session_diff},
+        session_diff::{ChangedFile, DiffPart, DiffPlace, DiffSource, SessionDiff, session_diff},
     },
 };
 
@@ -119,7 +119,7 @@ fn print_patch(diff: &SessionDiff, paint: ColourMode) -> CliResult {
 }
 
 /// Lines before a patch that are not part of one are indented: `git apply` skips them.
-fn patch_of(file: &FileDiff, paint: ColourMode) -> String {
+fn patch_of(file: &ChangedFile, paint: ColourMode) -> String {
     let name = plain_line(&file.path, NAME);
     match file.source {
         DiffSource::Contents => {
@@ -182,7 +182,7 @@ fn statistics(diff: &SessionDiff, paint: ColourMode) -> String {
     let number = |sign: char, count: Option<usize>| {
         count.map_or_else(|| "?".to_owned(), |count| format!("{sign}{count}"))
     };
-    let cells = |file: &FileDiff| [number('+', file.added), number('−', file.removed)];
+    let cells = |file: &ChangedFile| [number('+', file.added), number('−', file.removed)];
     let width = |column: usize| {
         let widths = diff
             .files
@@ -198,8 +198,9 @@ fn statistics(diff: &SessionDiff, paint: ColourMode) -> String {
         let removed = paint.paint(TextRole::Bad, format!("{removed:>narrow$}"));
         text += &format!("{added}  {removed}  {}\n", plain_line(&file.path, NAME));
     }
-    let sum =
-        |count: fn(&FileDiff) -> Option<usize>| diff.files.iter().filter_map(count).sum::<usize>();
+    let sum = |count: fn(&ChangedFile) -> Option<usize>| {
+        diff.files.iter().filter_map(count).sum::<usize>()
+    };
     let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
     if !diff.files.is_empty() {
         let files = counted(diff.files.len() + diff.more_files, "file");

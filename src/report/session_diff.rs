@@ -59,7 +59,7 @@ pub struct SessionDiff {
     from: Option<String>,
     /// The commit after. None: the files as they are in the folder, or nothing to compare.
     to: Option<String>,
-    pub files: Vec<FileDiff>,
+    pub files: Vec<ChangedFile>,
     /// How many files the records do not name.
     pub more_files: usize,
     /// What a reader must know about it, one sentence each.
@@ -67,7 +67,7 @@ pub struct SessionDiff {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct FileDiff {
+pub struct ChangedFile {
     pub path: String,
     pub source: DiffSource,
     /// None if it is not known, or if the file is not text.
@@ -113,10 +113,12 @@ struct ComparedFiles {
     after: FileVersions,
     /// Changed files whose content before or after is not known.
     unknown: BTreeSet<String>,
+    /// Whether git named the files, and not the records.
+    is_complete: bool,
     notes: Vec<String>,
 }
 
-struct DiffScene<'a> {
+struct DiffContext<'a> {
     report: &'a Report,
     repository: ComparedRepository,
     /// The folder with the session's files, if it still exists.
@@ -129,14 +131,14 @@ pub fn session_diff(
     part: DiffPart,
     place: DiffPlace<'_>,
 ) -> Result<SessionDiff, NoSuchIteration> {
-    let scene = DiffScene::of(report, place);
+    let context = DiffContext::of(report, place);
     let (iteration, stages) = match part {
         DiffPart::Session => (None, report.stages.iter().collect()),
         DiffPart::Iteration(asked) => (Some(asked), stages_of(report, asked)?),
     };
     let compared = match part {
-        DiffPart::Session => scene.whole(),
-        DiffPart::Iteration(_) => scene.of_stages(&stages),
+        DiffPart::Session => context.whole(),
+        DiffPart::Iteration(_) => context.of_stages(&stages),
     };
     let more_files = stages.iter().map(|stage| stage.more_files).max();
     Ok(compared.finish(report, iteration, &stages, more_files.unwrap_or(0)))
@@ -178,7 +180,7 @@ fn digests_of<'a>(
     digests
 }
 
-impl<'a> DiffScene<'a> {
+impl<'a> DiffContext<'a> {
     fn of(report: &'a Report, place: DiffPlace<'_>) -> Self {
         let session = &report.session;
         let (project, folder) = match (place, &session.worktree) {
@@ -256,6 +258,7 @@ impl<'a> DiffScene<'a> {
         Some(ComparedFiles {
             before: self.repository.in_commit(from, &names)?,
             after: on_disk(folder, &names),
+            is_complete: true,
             ..ComparedFiles::default()
         })
     }
@@ -282,6 +285,7 @@ impl<'a> DiffScene<'a> {
             before: self.repository.in_commit(from, &names)?,
             after,
             unknown,
+            is_complete: true,
             ..ComparedFiles::default()
         })
     }
@@ -372,7 +376,7 @@ impl<'a> DiffScene<'a> {
             before,
             after,
             unknown,
-            notes: Vec::new(),
+            ..ComparedFiles::default()
         }
     }
 
@@ -493,7 +497,7 @@ impl ComparedFiles {
                 continue;
             };
             if let Some(patch) = patch::patch(name, before, after) {
-                files.push(FileDiff {
+                files.push(ChangedFile {
                     path: name.clone(),
                     source: DiffSource::Contents,
                     added: patch.lines.map(|(added, _)| added),
@@ -504,7 +508,7 @@ impl ComparedFiles {
                 self.unknown.insert(name.clone());
             }
         }
-        let edits: Vec<FileDiff> = self
+        let edits: Vec<ChangedFile> = self
             .unknown
             .iter()
             .map(|name| reported_edits(name, stages))
@@ -519,14 +523,14 @@ impl ComparedFiles {
             from: self.from,
             to: self.to,
             files,
-            more_files,
+            more_files: if self.is_complete { 0 } else { more_files },
             notes: self.notes,
         }
     }
 }
 
 /// The edits of a file that the agent reported.
-fn reported_edits(name: &str, stages: &[&ReportedStage]) -> FileDiff {
+fn reported_edits(name: &str, stages: &[&ReportedStage]) -> ChangedFile {
     let is_it = |line: &str| {
         let path = line.strip_prefix("+++ ").map(str::trim_end);
         path.and_then(|path| path.strip_suffix(name))
@@ -543,7 +547,7 @@ fn reported_edits(name: &str, stages: &[&ReportedStage]) -> FileDiff {
     } else {
         DiffSource::AgentEdits
     };
-    FileDiff {
+    ChangedFile {
         path: name.to_owned(),
         source,
         added: None,
@@ -552,7 +556,7 @@ fn reported_edits(name: &str, stages: &[&ReportedStage]) -> FileDiff {
     }
 }
 
-fn unknown_notes(edits: &[FileDiff]) -> Vec<String> {
+fn unknown_notes(edits: &[ChangedFile]) -> Vec<String> {
     let of = |source: DiffSource| -> Option<String> {
         let names = edits.iter().filter(|edit| edit.source == source);
         let names: Vec<String> = names.map(|edit| plain_line(&edit.path, NAME)).collect();

@@ -16,6 +16,7 @@ use creel::{
     report::{
         CheckPlace, MARKDOWN_LIMIT, MarkdownPart, Report, ReportBuilder, RunMark, SCHEMA,
         Verification, html, markdown,
+        session_diff::{DiffPart, DiffPlace, DiffSource, session_diff},
     },
 };
 use schema_check::objections;
@@ -293,4 +294,30 @@ fn a_long_report_says_what_it_leaves_out() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn a_file_without_known_contents_has_the_edits_of_the_agent_or_only_its_name() {
+    let edit = serde_json::json!({
+        "kind": "tool_called", "iteration": 1, "turn": 1, "call": "c", "title": "Edit a.rs",
+        "diff": "--- /p/src/a.rs\n+++ /p/src/a.rs\n@@ -1 +1 @@\n-old\n+new\n"
+    });
+    let work = serde_json::json!({ "work": { "files_modified": ["src/a.rs", "b.rs"] } });
+    let report = session("goal", &[sent(1, "p"), edit, turn_ended(1, &work)]);
+    let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let place = DiffPlace::Elsewhere(&nowhere);
+    let diff = session_diff(&report, DiffPart::Session, place).expect("the whole session");
+    let found: Vec<_> = diff
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file.source, file.added))
+        .collect();
+    let expected = [
+        ("b.rs", DiffSource::NameOnly, None),
+        ("src/a.rs", DiffSource::AgentEdits, None),
+    ];
+    assert_eq!(found, expected);
+    assert!(diff.files[1].text.contains("+new"), "{diff:?}");
+    assert_eq!(diff.notes.len(), 3, "{:?}", diff.notes);
+    assert!(session_diff(&report, DiffPart::Iteration(7), place).is_err());
 }

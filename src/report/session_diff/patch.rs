@@ -16,10 +16,10 @@ pub(super) struct FilePatch {
 
 /// None if nothing differs, or if the versions cannot be compared.
 pub(super) fn patch(name: &str, before: &FileVersion, after: &FileVersion) -> Option<FilePatch> {
-    if before == after {
+    if before == after || [before, after].contains(&&FileVersion::NotComparable) {
         return None;
     }
-    let (old, new) = (side(before)?, side(after)?);
+    let (old, new) = (side(before), side(after));
     let is_other_kind =
         |(one, _): &(u32, &[u8]), (other, _): &(u32, &[u8])| one & TYPE != other & TYPE;
     match (&old, &new) {
@@ -37,12 +37,11 @@ pub(super) fn patch(name: &str, before: &FileVersion, after: &FileVersion) -> Op
     }
 }
 
-/// The mode and the content. The outer None: it cannot be compared.
-fn side(version: &FileVersion) -> Option<Option<(u32, &[u8])>> {
+/// The mode and the content.
+fn side(version: &FileVersion) -> Option<(u32, &[u8])> {
     match version {
-        FileVersion::Absent => Some(None),
-        FileVersion::Present { mode, bytes } => Some(Some((*mode, bytes))),
-        FileVersion::NotComparable => None,
+        FileVersion::Present { mode, bytes } => Some((*mode, bytes)),
+        FileVersion::Absent | FileVersion::NotComparable => None,
     }
 }
 
