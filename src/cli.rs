@@ -39,6 +39,7 @@ pub mod report;
 pub mod resume;
 pub mod run;
 pub mod schema;
+pub mod search;
 pub mod sessions;
 pub mod show;
 pub mod status;
@@ -82,6 +83,7 @@ use crate::{
         resume::ResumeArgs,
         run::RunArgs,
         schema::SchemaArgs,
+        search::SearchArgs,
         sessions::SessionListArgs,
         show::ShowArgs,
         status::StatusArgs,
@@ -148,6 +150,8 @@ pub enum CliCommand {
     Report(ReportArgs),
     /// Show what a session, or one of its iterations, changed.
     Diff(DiffArgs),
+    /// Search the prompts, messages and outputs of all sessions.
+    Search(SearchArgs),
     /// Check that a session's journal is as creel wrote it.
     Verify(VerifyArgs),
     /// Replay a past session, step by step or at speed.
@@ -237,6 +241,7 @@ impl CliCommand {
             Self::Show(args) => show::show(&args).map(VerbOutcome::Done),
             Self::Report(args) => report::report(&args).map(VerbOutcome::Done),
             Self::Diff(args) => diff::diff(&args).map(VerbOutcome::Done),
+            Self::Search(args) => search::search(&args).map(VerbOutcome::Done),
             Self::Verify(args) => verify::verify(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
@@ -297,6 +302,7 @@ impl CliCommand {
             | Self::Show(_)
             | Self::Report(_)
             | Self::Diff(_)
+            | Self::Search(_)
             | Self::Verify(_)
             | Self::Replay(_)
             | Self::Status(_)

@@ -6,6 +6,7 @@ pub mod fold;
 pub mod open;
 pub mod outbox;
 pub mod record;
+pub mod search;
 pub mod session_dir;
 mod session_index;
 mod snapshot;

@@ -28,7 +28,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Watch",
         &[
-            "sessions", "attach", "status", "show", "report", "diff", "verify", "replay",
+            "sessions", "attach", "status", "show", "report", "diff", "search", "verify", "replay",
         ],
     ),
     (

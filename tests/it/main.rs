@@ -73,6 +73,7 @@ mod reasons;
 mod reports;
 mod resume_asks;
 mod rules;
+mod search;
 mod seeds;
 mod session_list;
 mod sessions;
