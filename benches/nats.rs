@@ -386,6 +386,7 @@ impl Stage {
             from: None,
             fork: None,
             creel: String::new(),
+            user: None,
         };
         let folder = SessionsDir::of(project).folder(name);
         let scene = RuntimeDirs {

@@ -424,6 +424,7 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
         from: None,
         fork: None,
         creel: String::new(),
+        user: None,
     }
 }
 

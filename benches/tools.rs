@@ -199,6 +199,7 @@ fn judging() -> Result<SessionState> {
         from: None,
         fork: None,
         creel: String::new(),
+        user: None,
     };
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);

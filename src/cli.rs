@@ -42,6 +42,7 @@ pub mod schema;
 pub mod search;
 pub mod sessions;
 pub mod show;
+pub mod stats;
 pub mod status;
 pub mod stop;
 pub mod submit;
@@ -86,6 +87,7 @@ use crate::{
         search::SearchArgs,
         sessions::SessionListArgs,
         show::ShowArgs,
+        stats::StatsArgs,
         status::StatusArgs,
         stop::StopArgs,
         task::TaskArgs,
@@ -152,6 +154,8 @@ pub enum CliCommand {
     Diff(DiffArgs),
     /// Search the prompts, messages and outputs of all sessions.
     Search(SearchArgs),
+    /// Sum up sessions: how they ended, what they cost, and which checks fail.
+    Stats(StatsArgs),
     /// Check that a session's journal is as creel wrote it.
     Verify(VerifyArgs),
     /// Replay a past session, step by step or at speed.
@@ -198,7 +202,7 @@ pub enum CliCommand {
     Trust(ConfigArgs),
     /// Stop trusting this project's hooks and agents.
     Untrust(ConfigArgs),
-    /// Print a JSON Schema: of the config, for editors, or of reports.
+    /// Print a JSON Schema: of the config, for editors, of reports, or of `creel stats`.
     Schema(SchemaArgs),
     /// Print completions for a shell.
     Completions(CompletionsArgs),
@@ -242,6 +246,7 @@ impl CliCommand {
             Self::Report(args) => report::report(&args).map(VerbOutcome::Done),
             Self::Diff(args) => diff::diff(&args).map(VerbOutcome::Done),
             Self::Search(args) => search::search(&args).map(VerbOutcome::Done),
+            Self::Stats(args) => stats::print_stats(&args).map(VerbOutcome::Done),
             Self::Verify(args) => verify::verify(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
@@ -303,6 +308,7 @@ impl CliCommand {
             | Self::Report(_)
             | Self::Diff(_)
             | Self::Search(_)
+            | Self::Stats(_)
             | Self::Verify(_)
             | Self::Replay(_)
             | Self::Status(_)

@@ -19,6 +19,7 @@ mod html;
 mod markdown;
 mod outcome;
 pub mod session_diff;
+pub mod stats;
 mod words;
 
 use std::{
@@ -114,6 +115,12 @@ pub struct ReportedSession {
     #[serde(skip)]
     pub(crate) cwd: String,
     pub pull_request: Option<String>,
+    /// Whether its change was merged.
+    #[serde(skip)]
+    pub(crate) is_merged: bool,
+    /// The user that started it.
+    #[serde(skip)]
+    pub(crate) user: Option<String>,
     pub presence: UserPresence,
     /// The version that started it. None in journals of earlier versions.
     pub creel: Option<String>,

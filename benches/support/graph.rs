@@ -125,5 +125,6 @@ fn began(plan: SessionPlan) -> SessionStarted {
         from: None,
         fork: None,
         creel: String::new(),
+        user: None,
     }
 }

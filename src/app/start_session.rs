@@ -57,6 +57,7 @@ use crate::{
     mcp::{self, McpServerEnd, NoSessionError},
     present::refusals,
     process::{children, process_table::ControlGroup},
+    protocol::process_origin,
     runtime::{RuntimeDirs, SessionHandle, SessionRuntime, handle::SessionProcesses, now},
 };
 
@@ -82,6 +83,7 @@ pub(super) fn began(
         from: None,
         fork: None,
         creel: VERSION.to_owned(),
+        user: process_origin::user(),
     }
 }
 

@@ -28,7 +28,8 @@ const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Watch",
         &[
-            "sessions", "attach", "status", "show", "report", "diff", "search", "verify", "replay",
+            "sessions", "attach", "status", "show", "report", "diff", "search", "stats", "verify",
+            "replay",
         ],
     ),
     (

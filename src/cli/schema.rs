@@ -1,11 +1,11 @@
-//! `creel schema`: the JSON Schema of the config, or of reports.
+//! `creel schema`: the JSON Schema of the config, of reports, or of `creel stats`.
 
 use clap::{Args, ValueEnum};
 
 use crate::{
     cli::error::{CliResult, print},
     config,
-    report::SCHEMA,
+    report::{SCHEMA, stats::STATS_SCHEMA},
 };
 
 /// Which schema.
@@ -21,11 +21,14 @@ pub enum SchemaSubject {
     Config,
     /// The output of `creel report --format json`.
     Report,
+    /// The output of `creel stats --json`.
+    Stats,
 }
 
 pub(super) fn schema(args: &SchemaArgs) -> CliResult {
     match args.of {
         SchemaSubject::Config => print(&format!("{:#}\n", config::json_schema())),
         SchemaSubject::Report => print(SCHEMA),
+        SchemaSubject::Stats => print(STATS_SCHEMA),
     }
 }

@@ -24,6 +24,7 @@ use crate::{
         pending::ItemState,
         policy::MODEL,
         protect::PROTECT,
+        submit::kind::{PipelineKind, PipelineOutcome},
         time::{TimeSpan, UnixTime},
         verify::CheckKind,
     },
@@ -62,6 +63,7 @@ pub struct ReportBuilder {
     lines: Option<ChangedLines>,
     end: Option<RecordedEnd>,
     pull_request: Option<String>,
+    is_merged: bool,
     resumed: usize,
     records: u64,
     last: UnixTime,
@@ -111,13 +113,29 @@ impl ReportBuilder {
             self.stage(at).retries += 1;
         } else if let Event::Verify(VerifyEvent::Tampered(found)) = event {
             self.tampered.extend(found.tampered.iter().cloned());
-        } else if let Event::Pipeline(PipelineEvent::Ended { pull_request, .. }) = event
-            && pull_request.is_some()
-        {
-            self.pull_request.clone_from(pull_request);
+        } else if let Event::Pipeline(event) = event {
+            self.pipeline(event);
         }
         self.moment(at, event);
         self.context.follow(event);
+    }
+
+    fn pipeline(&mut self, event: &PipelineEvent) {
+        let PipelineEvent::Ended {
+            pipeline,
+            outcome,
+            pull_request,
+            merged,
+            ..
+        } = event
+        else {
+            return;
+        };
+        if pull_request.is_some() {
+            self.pull_request.clone_from(pull_request);
+        }
+        let is_merge = *pipeline == PipelineKind::Merge || merged.is_some();
+        self.is_merged |= is_merge && *outcome == PipelineOutcome::Done;
     }
 
     fn begin_stage(&mut self, kind: StageKind, iteration: u32, at: UnixTime) {
@@ -578,6 +596,8 @@ impl ReportBuilder {
             worktree: began.worktree.clone(),
             cwd: began.cwd.clone(),
             pull_request: self.pull_request.clone().or(pull_request),
+            is_merged: self.is_merged,
+            user: began.user.as_deref().map(|user| plain_line(user, LINE)),
             presence: state.presence,
             creel: (!began.creel.is_empty()).then(|| plain_line(&began.creel, LINE)),
             config_digest: digest(state),

@@ -167,7 +167,7 @@ enum Verdict {
 use Verdict::{May, Never, Own};
 
 /// Every verb, with arguments. `creel` itself has no name.
-const VERBS: [(&str, &str, Verdict); 68] = [
+const VERBS: [(&str, &str, Verdict); 69] = [
     ("", "", May),
     ("run", "--headless --trust -s new", Never("start sessions")),
     ("demo", "--fast --headless", May),
@@ -183,6 +183,7 @@ const VERBS: [(&str, &str, Verdict); 68] = [
     ("report", "s", May),
     ("diff", "s", May),
     ("search", "hello", May),
+    ("stats", "", May),
     ("verify", "s", May),
     ("replay", "s", May),
     ("status", "-s s", May),

@@ -81,6 +81,7 @@ mod settled;
 mod setup;
 mod snapshots;
 mod socket;
+mod stats;
 mod stop_sessions;
 mod submit;
 mod support;

@@ -3,7 +3,7 @@
 mod bounds;
 mod gate_hooks;
 mod guarantees;
-mod invariants;
+pub(crate) mod invariants;
 mod late_messages;
 mod models;
 mod own_retries;

@@ -14,5 +14,6 @@ mod refusal_texts;
 mod refusals;
 mod reports;
 mod screen;
+mod stats;
 mod support;
 mod workflow_config;

@@ -143,6 +143,9 @@ pub struct SessionStarted {
     /// The version of creel that started it. Journals of earlier versions do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub creel: String,
+    /// The user that started it. None in journals of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 impl SessionStarted {

@@ -36,7 +36,7 @@ use crate::support::world::*;
 
 /// Something that happens while a session runs.
 #[derive(Debug, Clone)]
-enum Happens {
+pub(crate) enum Happens {
     HookEnds(usize),
     TurnEnds,
     TimePasses(u64),
@@ -99,7 +99,7 @@ fn a_point() -> impl Strategy<Value = HookPoint> {
     ])
 }
 
-fn a_script() -> impl Strategy<Value = Script> {
+pub(crate) fn a_script() -> impl Strategy<Value = Script> {
     let failure = prop::option::weighted(
         0.2,
         prop::sample::select(vec![
@@ -278,7 +278,7 @@ fn a_task(n: u8) -> NewTask {
     }
 }
 
-fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
+pub(crate) fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
     let one = prop_oneof![
         6 => (0usize..2).prop_map(Happens::HookEnds),
         5 => Just(Happens::TurnEnds),
@@ -290,7 +290,7 @@ fn what_happens() -> impl Strategy<Value = Vec<Happens>> {
     prop::collection::vec(one, 0..60)
 }
 
-fn happen(mut world: World, what: Happens) -> World {
+pub(crate) fn happen(mut world: World, what: Happens) -> World {
     match what {
         Happens::HookEnds(n) if !world.jobs.is_empty() => world.finish_hook(n % world.jobs.len()),
         Happens::TurnEnds => world.finish_turn(),
@@ -360,7 +360,7 @@ fn answer(world: &mut World, n: usize) {
 }
 
 /// Runs the session to its end, where the user grants nothing more.
-fn run_out(mut world: World) -> World {
+pub(crate) fn run_out(mut world: World) -> World {
     world.settle();
     for _ in 0..5_000 {
         if world.left.is_some() {

@@ -493,6 +493,7 @@ impl World {
             from: script.from.clone(),
             fork: None,
             creel: String::new(),
+            user: None,
         };
         Self::from_events(
             script,

@@ -1,0 +1,211 @@
+//! `creel stats`: how sessions ended, what they cost, and which checks fail.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use crate::{
+    cli::{
+        arguments::ConfigArgs,
+        error::{CliError, CliResult, json, print, say},
+        target,
+    },
+    config::duration_of,
+    engine::time::{TimeSpan, UnixTime},
+    journal::{SessionDir, SessionsDir},
+    present::{
+        tables::columns,
+        text::{brief_span, counted, local_zone, plain_line},
+        usage::money,
+    },
+    report::{
+        Report,
+        stats::{CheckFigures, SessionFigures, SessionStats, StatsGroup, StatsKey, stats},
+    },
+    runtime::now,
+    sessions::{session_store::ProjectList, stored_session},
+};
+
+/// The longest name in a row, in characters.
+const NAME: usize = 60;
+/// How many checks the table has.
+const CHECKS: usize = 10;
+
+/// Which sums.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// Whose sessions.
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// By what to put sessions together.
+    #[arg(long, value_enum, default_value = "agent")]
+    pub by: StatsKeyArg,
+    /// Only sessions that started in this time: `30d`, `12h`.
+    #[arg(long, value_name = "TIME", value_parser = duration_of)]
+    pub since: Option<TimeSpan>,
+    /// The sessions of all projects in which you have run creel.
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON; see `creel schema stats`.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StatsKeyArg {
+    Agent,
+    Model,
+    /// The task type.
+    Type,
+    Project,
+    User,
+    /// The week in which the session started.
+    Week,
+}
+
+impl StatsKeyArg {
+    const fn key(self) -> (StatsKey, &'static str) {
+        match self {
+            Self::Agent => (StatsKey::Agent, "AGENT"),
+            Self::Model => (StatsKey::Model, "MODEL"),
+            Self::Type => (StatsKey::Type, "TYPE"),
+            Self::Project => (StatsKey::Project, "PROJECT"),
+            Self::User => (StatsKey::User, "USER"),
+            Self::Week => (StatsKey::Week, "WEEK"),
+        }
+    }
+}
+
+pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
+    let (root, _) = target::sessions_of(&args.config)?;
+    let mut projects = vec![root];
+    if args.all {
+        let known = ProjectList::of(&target::state_dir()?).projects();
+        projects.extend(known);
+        projects.sort();
+        projects.dedup();
+    }
+    let sessions = sessions(&projects, args.all)?;
+    let read = stored_session::for_each(&sessions, |session| {
+        let project = session.project().display().to_string();
+        let report = Report::read(&session.journal());
+        report
+            .map(|report| SessionFigures::of(&report, &project))
+            .ok()
+    });
+    let unreadable = read.iter().filter(|figures| figures.is_none()).count();
+    let first = args.since.map(|since| {
+        let span = i64::try_from(since.0).unwrap_or(i64::MAX);
+        UnixTime(now().0.saturating_sub(span))
+    });
+    let figures: Vec<SessionFigures> = read
+        .into_iter()
+        .flatten()
+        .filter(|figures| first.is_none_or(|first| figures.started >= first))
+        .collect();
+    let (key, heading) = args.by.key();
+    let sums = SessionStats {
+        unreadable,
+        ..stats(&figures, key, &local_zone())
+    };
+    if args.json {
+        return json(&sums);
+    }
+    if unreadable > 0 {
+        let journals = counted(unreadable, "journal");
+        say(&format!(
+            "creel: cannot read {journals}; `creel sessions` lists them"
+        ));
+    }
+    if figures.is_empty() {
+        say("creel: no sessions to count; start one with `creel run`");
+        return Ok(0);
+    }
+    print(&tables(&sums, heading))
+}
+
+/// All sessions of these projects. Of several, one that cannot be read hides no other.
+fn sessions(projects: &[PathBuf], all: bool) -> CliResult<Vec<SessionDir>> {
+    let mut found = Vec::new();
+    for project in projects {
+        match SessionsDir::of(project).list() {
+            Ok(sessions) => found.extend(sessions),
+            Err(error) => {
+                let why = format!("cannot list the sessions of {}: {error}", project.display());
+                if !all {
+                    return Err(CliError::failed(why));
+                }
+                say(&format!("creel: {why}"));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn tables(sums: &SessionStats, heading: &str) -> String {
+    let heads = [
+        heading,
+        "SESSIONS",
+        "VERIFIED",
+        "MERGED",
+        "RETRIES",
+        "COST",
+        "PER VERIFIED",
+        "PER MERGED",
+        "OUTCOMES",
+    ];
+    let mut rows: Vec<[String; 9]> = sums.groups.iter().map(|group| row(group, None)).collect();
+    if sums.groups.len() > 1 {
+        rows.push(row(&sums.total, Some("all")));
+    }
+    let mut text = columns(heads, rows.into_iter());
+    let unknown = sums.total.cost_unknown;
+    if unknown > 0 {
+        let of = counted(unknown, "session");
+        text +=
+            &format!("\nThe cost of {of} is not known, or only in part: `?`, or `≥` in a sum.\n");
+    }
+    let failing: Vec<&CheckFigures> = sums.checks.iter().filter(|check| check.runs > 0).collect();
+    if !failing.is_empty() {
+        let heads = ["CHECK", "RUNS", "FAILED", "TIME", "TIME OF FAILED RUNS"];
+        let shown = failing.iter().take(CHECKS).map(|check| check_row(check));
+        text += &format!("\n{}", columns(heads, shown));
+    }
+    text
+}
+
+fn row(group: &StatsGroup, name: Option<&str>) -> [String; 9] {
+    let name = name.or(group.name.as_deref());
+    let cost = |cost: Option<f64>| match cost {
+        None if group.cost.is_none() => "?".to_owned(),
+        None => "-".to_owned(),
+        Some(cost) if group.cost_unknown > 0 => format!("≥{}", money(cost)),
+        Some(cost) => money(cost),
+    };
+    let outcomes = group.outcomes.iter();
+    let outcomes: Vec<String> = outcomes
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
+    let retries = group.retries_per_completion;
+    [
+        name.map_or_else(|| "not recorded".to_owned(), |name| plain_line(name, NAME)),
+        group.sessions.to_string(),
+        group.verified.to_string(),
+        group.merged.to_string(),
+        retries.map_or_else(|| "-".to_owned(), |retries| format!("{retries:.1}")),
+        cost(group.cost),
+        cost(group.cost_per_verified),
+        cost(group.cost_per_merged),
+        outcomes.join(", "),
+    ]
+}
+
+fn check_row(check: &CheckFigures) -> [String; 5] {
+    [
+        plain_line(&check.name, NAME),
+        check.runs.to_string(),
+        check.failed.to_string(),
+        brief_span(check.took_ms),
+        brief_span(check.failed_ms),
+    ]
+}
