@@ -138,6 +138,7 @@ fn carry_out(outcome: VerbOutcome, parent: Option<&ParentProcess>) -> CliResult 
         VerbOutcome::Attach(screen) => screens::attach(screen, CloseBehavior::Loose).map(|_| 0),
         VerbOutcome::Home(home) => home_screen::show(*home),
         VerbOutcome::Replay(screen) => screens::replay(&screen).map(|_| 0),
+        VerbOutcome::WriteCast(cast) => screens::write_cast(&cast),
         VerbOutcome::ServeTools(request) => start_session::serve(request),
         VerbOutcome::PrintCheck(report) => report.print(&screens::keymap_mistakes()),
     }

@@ -10,6 +10,7 @@
 //! - The terminal gets its own settings back, however the screen ends.
 
 pub mod ansi;
+pub mod cast;
 mod command_queue;
 mod diff;
 pub mod hints;

@@ -1,6 +1,10 @@
 //! Opens the screen on a session that this process does not run: a running one, or a replay.
 
-use std::path::PathBuf;
+use std::{
+    fs::File,
+    io::{self, BufWriter},
+    path::PathBuf,
+};
 
 use tokio::sync::{mpsc, watch};
 
@@ -9,14 +13,14 @@ use crate::{
         attach,
         error::{self, CliError, CliResult},
         target::remote_sessions::NatsServerConnection,
-        verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, ReplayScreen},
+        verb_outcome::{AttachedScreen, CastFile, LocalScreen, RemoteScreen, ReplayScreen},
     },
-    config::{SignChoice, UiSettings, paths},
+    config::{SignChoice, ThemeName, UiSettings, paths},
     nats::{commands::NatsTransport, remote_journal::ViewerChannels},
     present::style::SignSet,
     protocol::NatsStatus,
     sessions::session_client::{LIVE_BACKLOG, RemoteUpdates, SessionAddress},
-    tui::{self, ScreenExit, keymap::Keymap, request::CloseBehavior},
+    tui::{self, ScreenExit, cast::CastLook, keymap::Keymap, request::CloseBehavior},
 };
 
 pub(super) fn attach(screen: AttachedScreen, tie: CloseBehavior) -> CliResult<ScreenExit> {
@@ -126,6 +130,32 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
     };
     let shown = error::start_tokio()?.block_on(tui::run(source, screen_options(screen.ui)));
     shown.map_err(|error| CliError::failed(format!("the screen failed: {error}")))
+}
+
+/// Writes the frames of a replay to a file.
+pub(super) fn write_cast(cast: &CastFile) -> CliResult {
+    let shown = cast.file.display();
+    let failed = |error: io::Error| {
+        CliError::failed(format!(
+            "cannot write {shown}: {error}\n  name another file with --cast"
+        ))
+    };
+    let look = CastLook {
+        size: cast.size,
+        theme: match cast.ui.theme {
+            // A recording has no background that creel could ask for.
+            ThemeName::Auto => ThemeName::Dark,
+            chosen => chosen,
+        },
+        signs: match cast.ui.signs {
+            SignChoice::Auto | SignChoice::Unicode => SignSet::Unicode,
+            SignChoice::Ascii => SignSet::Ascii,
+        },
+    };
+    let file = File::create(&cast.file).map_err(failed)?;
+    tui::cast::write_cast(cast.session.folder(), look, BufWriter::new(file)).map_err(failed)?;
+    error::say(&format!("creel: wrote {shown}"));
+    Ok(0)
 }
 
 pub(super) fn screen_options(ui: UiSettings) -> tui::ScreenOptions {

@@ -113,6 +113,8 @@ pub(super) enum ArgumentError {
     NoSuchPoint,
     #[error("unknown state; use one of: {}, or `waiting` for created, `done` for completed", TaskState::ALL.map(TaskState::name).join(", "))]
     NoSuchState,
+    #[error("a size is columns and rows between 20x6 and 500x200, such as 80x24")]
+    NotASize,
     #[error("the number of iterations must be a whole number, at least 1")]
     NotAnIterationCount,
     #[error("a session name has 1 to 64 letters, digits, `-` or `_`")]
@@ -125,6 +127,15 @@ pub(super) fn iteration_count(text: &str) -> Result<u32, ArgumentError> {
         .ok()
         .filter(|count| *count > 0)
         .ok_or(ArgumentError::NotAnIterationCount)
+}
+
+/// The columns and rows of a terminal.
+pub(super) fn terminal_size(text: &str) -> Result<(u16, u16), ArgumentError> {
+    let (columns, rows) = text.split_once('x').ok_or(ArgumentError::NotASize)?;
+    match (columns.parse(), rows.parse()) {
+        (Ok(columns @ 20..=500), Ok(rows @ 6..=200)) => Ok((columns, rows)),
+        (_, _) => Err(ArgumentError::NotASize),
+    }
 }
 
 /// The number of a pending item.

@@ -34,6 +34,7 @@ pub(crate) enum VerbOutcome {
     Attach(AttachedScreen),
     Home(Box<HomeRequestArgs>),
     Replay(Box<ReplayScreen>),
+    WriteCast(Box<CastFile>),
     ServeTools(ToolServerRequest),
     PrintCheck(Box<CheckReport>),
 }
@@ -74,6 +75,15 @@ pub(crate) struct HomeRequestArgs {
 pub(crate) struct ReplayScreen {
     pub(crate) session: RecordedSession,
     pub(crate) ui: UiSettings,
+}
+
+/// A replay to write as a recording.
+pub(crate) struct CastFile {
+    pub(crate) session: RecordedSession,
+    pub(crate) ui: UiSettings,
+    pub(crate) file: PathBuf,
+    /// Columns and rows.
+    pub(crate) size: (u16, u16),
 }
 
 /// The tools to serve on standard input and output.

@@ -99,7 +99,7 @@ impl ReplayPlayer {
                 .checked_sub(1)
                 .and_then(|n| self.marks.get(n))
                 .map_or(next.at, |mark| mark.at);
-            let pause = next.at.since(before).min(LONGEST_PAUSE);
+            let pause = Self::pause(next.at.since(before));
             let shift = self.speed.unsigned_abs();
             now.after(TimeSpan(if self.speed >= 0 {
                 pause.0 >> shift
@@ -108,6 +108,11 @@ impl ReplayPlayer {
             }))
         });
         self.playing = self.due.is_some();
+    }
+
+    /// How long a replay waits where the session took this time.
+    pub fn pause(took: TimeSpan) -> TimeSpan {
+        took.min(LONGEST_PAUSE)
     }
 
     pub fn is_playing(&self) -> bool {

@@ -4,7 +4,7 @@
 //! - After [`TerminalScreen`] is dropped, after a panic, and while suspended, the terminal has its
 //!   own settings.
 
-mod lean_backend;
+pub(super) mod lean_backend;
 
 use std::{
     io::{self, BufWriter, Stdout, Write as _},

@@ -15,6 +15,7 @@ mod bad_environment;
 mod blocked_output;
 mod book;
 mod book_samples;
+mod casts;
 mod checks;
 mod claude_fixtures;
 mod claude_hooks;

@@ -67,6 +67,10 @@ impl<W: Write> LeanBackend<W> {
         }
     }
 
+    pub const fn writer_mut(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// Something else has used the terminal: its colours and its cursor are unknown.
     pub const fn forget(&mut self) {
         self.style = None;
