@@ -9,6 +9,7 @@ mod comparable;
 mod diff;
 mod headline;
 mod plain;
+mod test_counts;
 mod unquoted;
 
 use std::fmt::Display;
@@ -17,6 +18,7 @@ pub use comparable::{OmittedOutput, comparable_text, is_shortened, printed_lines
 pub use diff::{LineChange, diff_groups, line_changes, unified_diff, unified_hunks, whole_lines};
 pub use headline::{looks_like_failure, telling_line};
 pub use plain::{CarriageReturnMode, PlainTextFilter, plain_text};
+pub use test_counts::{TestCountReader, TestCounts};
 
 pub(crate) use unquoted::{LetterCase, UnquotedText, fence_after, open_fence};
 
