@@ -567,6 +567,7 @@ impl Story {
                         by,
                         changes: Some(engine::verify::MeasuredChanges::default()),
                         missing: Vec::new(),
+                        tests: Some(Default::default()),
                     }));
             }
             Effect::CheckRule(_)
@@ -613,6 +614,7 @@ impl Story {
             reply: None,
             answer: None,
             outcome: None,
+            tests: None,
         };
         self.inbox.push_back(Input::HookFinished {
             run,

@@ -197,6 +197,7 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
         file: result.file,
         outcome: result.outcome,
         judged: None,
+        tests: result.tests,
         again,
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));

@@ -7,7 +7,12 @@
 //! - Whatever a hook does, there is a result, never an error.
 //! - A hook receives only the values that its point offers, and none from an outer session.
 
-use std::{path::Path, time::Instant};
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    time::Instant,
+};
 
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -32,6 +37,7 @@ use crate::{
         programs, project_variable,
         run::{ProcessEnd, ProcessObserver, ProcessSpec, ProgramSpec},
     },
+    text::{TestCountReader, TestCounts},
 };
 
 pub mod builtin;
@@ -125,6 +131,7 @@ pub async fn run_hook(
         initial_message: reply.initial_message.map(limited),
         ..reply
     });
+    let tests = tests_of(job, place, &captured, file.is_some()).await;
     let answer = captured.answer.whole().filter(|_| answers);
     RunResult {
         end,
@@ -136,7 +143,37 @@ pub async fn run_hook(
         reply,
         answer,
         outcome: None,
+        tests,
     }
+}
+
+/// The tests that a check ran, from all of its output. None if it does not say how many, or if no
+/// file has what the record leaves out.
+async fn tests_of(
+    job: &HookJob,
+    place: &HookWorkspace,
+    captured: &CapturedOutput,
+    has_file: bool,
+) -> Option<TestCounts> {
+    if job.point != HookPoint::Stop {
+        return None;
+    }
+    if captured.omitted_bytes == 0 {
+        let outputs = [&captured.stdout, &captured.stderr];
+        return TestCounts::read(&outputs.map(String::as_str).join("\n"));
+    }
+    let is_whole = has_file && captured.file_note.is_none();
+    let file = is_whole.then(|| place.output_file(job.run))?;
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut lines = BufReader::new(File::open(file).ok()?);
+        let (mut reader, mut line) = (TestCountReader::default(), Vec::new());
+        while lines.read_until(b'\n', &mut line).ok()? > 0 {
+            reader.line(String::from_utf8_lossy(&line).trim_end());
+            line.clear();
+        }
+        reader.finish()
+    });
+    reading.await.ok().flatten()
 }
 
 /// How a check ended. If its program is a bare name that is not on `PATH`, it could not start: only

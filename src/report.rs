@@ -46,8 +46,10 @@ use crate::{
         pending::ItemState,
         session::event::SessionWorktree,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
+        verify::test_guard::TestComparison,
     },
     journal::{self, JournalError, SessionDir, session_dir::PRIVATE_FILE},
+    text::TestCounts,
 };
 
 /// The version of the JSON form.
@@ -72,6 +74,8 @@ pub struct Report {
     pub items: Vec<ReportedItem>,
     pub changes: ReportedChanges,
     pub usage: ReportedUsage,
+    /// The tests at the end, compared with those at the start. None if they were not compared.
+    pub tests: Option<TestComparison>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -176,6 +180,8 @@ pub struct ReportedRun {
     /// Shortened, as it is on record.
     pub output: String,
     pub omitted_bytes: u64,
+    /// The tests that it ran, if its output says how many.
+    pub tests: Option<TestCounts>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -53,6 +53,9 @@ pub static ROOT: MapShape = shape("config", &[
         use, such as answering gates or starting sessions."),
     texts("protect", "Patterns of paths that no turn may change, relative to the project; a folder \
         stands for all in it. After a turn that changed one, the agent must undo it."),
+    one_of("protect_tests", &["warn", "gate", "off"], "What happens when a session that would be \
+        complete has deleted, skipped or weakened tests. `warn`: creel says so; `gate`: it asks \
+        you first (`tampered`); unattended, exit code 4.").or_text("warn"),
     section("env", &ENV, "Which of creel's variables agents get. Hooks get all."),
     section("budget", &BUDGET, "What the session may use before creel asks you."),
     section("limits", &LIMITS, "What happens when an agent reaches a usage limit."),

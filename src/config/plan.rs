@@ -67,6 +67,7 @@ pub(super) fn base_plan(
             protect: protect(report, root.given("protect")),
             config_files: Vec::new(),
             env: env(root),
+            protect_tests: root.one_of("protect_tests"),
         },
         budget: budget(root),
         submit: submit(report, root),

@@ -57,6 +57,9 @@ pub enum Effect {
         by: WorkChangedBy,
         /// Checks whose programs creel looks for, too.
         checks: Vec<HookSpec>,
+        /// Set if creel also looks for weakened tests in the files that the session changed. Without
+        /// names: in all that differ.
+        tests: Option<Box<SessionFiles>>,
     },
     /// Looks at a pull request. Answered by `ForgeRead`.
     ReadForge(Box<ForgeRequest>),

@@ -31,19 +31,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{
-    actor::Actor,
-    hooks::{
-        point::HookPoint,
-        verdict::{BuiltinOutcome, HookReply, RecordedJudgement, RunEnd, Verdict},
+use crate::{
+    engine::{
+        actor::Actor,
+        hooks::{
+            point::HookPoint,
+            verdict::{BuiltinOutcome, HookReply, RecordedJudgement, RunEnd, Verdict},
+        },
+        ids::{PermissionId, RunId},
+        policy::{HookSpec, SessionPlan, StopHook},
+        question::QuestionAnswer,
+        stop::decision::StopResult,
+        stored_form::{known_or_none, pairs},
+        time::TimeSpan,
+        turn::event::PromptSent,
     },
-    ids::{PermissionId, RunId},
-    policy::{HookSpec, SessionPlan, StopHook},
-    question::QuestionAnswer,
-    stop::decision::StopResult,
-    stored_form::{known_or_none, pairs},
-    time::TimeSpan,
-    turn::event::PromptSent,
+    text::TestCounts,
 };
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -160,6 +163,9 @@ pub struct HookFinished {
         skip_serializing_if = "Option::is_none"
     )]
     pub judged: Option<RecordedJudgement>,
+    /// The tests that a check ran. None if its output does not say how many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestCounts>,
     /// Whether the run was cut and runs again when the session is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,

@@ -109,6 +109,30 @@ pub struct AgentAccess {
     pub config_files: Vec<String>,
     #[serde(default, skip_serializing_if = "EnvPlan::is_default")]
     pub env: EnvPlan,
+    /// What happens when tests were weakened.
+    #[serde(default, skip_serializing_if = "TestProtection::is_default")]
+    pub protect_tests: TestProtection,
+}
+
+/// What happens when tests were deleted, skipped or weakened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TestProtection {
+    #[default]
+    Warn,
+    /// The session asks before it is complete.
+    Gate,
+    Off,
+}
+
+impl TestProtection {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Which of creel's variables agents get. Hooks get all.

@@ -29,6 +29,7 @@ use crate::{
         },
         output::EngineOutput,
         session::phase::{LoopEnd, Phase},
+        verify::test_guard::{TestFinding, weaker_tests},
     },
     text::{bulleted, some_names},
 };
@@ -65,6 +66,9 @@ pub struct UnsettledChanges {
     /// state before them.
     #[serde(default)]
     pub(crate) undo: bool,
+    /// Signs of weakened tests that the user decides about.
+    #[serde(default)]
+    pub tests: Vec<TestFinding>,
     /// Whether the user continues although creel cannot compare some files.
     #[serde(default)]
     pub(crate) blind: bool,
@@ -145,7 +149,8 @@ impl ProtectRules<'_> {
         } else {
             &self.unsettled.unchecked
         };
-        let nothing = files.is_empty() && unchecked.is_empty();
+        let weaker = weaker_tests(&self.unsettled.tests);
+        let nothing = files.is_empty() && unchecked.is_empty() && weaker.is_none();
         (waits && !nothing && !self.unsettled.asked).then(|| {
             let named = some_names(&files, NAMED);
             let changed = match (files.is_empty(), self.unsettled.between) {
@@ -156,7 +161,7 @@ impl ProtectRules<'_> {
                      process that the agent left behind can have done that"
                 )),
             };
-            let reason: Vec<String> = changed.into_iter().chain(unchecked.iter().cloned()).collect();
+            let reason: Vec<String> = changed.into_iter().chain(unchecked.iter().cloned()).chain(weaker).collect();
             self.gates.open_gate(GateSubject::Tampered, reason.join("; "))
         })
     }

@@ -15,10 +15,14 @@
 pub(crate) mod apply;
 pub mod rules;
 pub mod state;
+pub mod test_files;
+pub mod test_guard;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::{conversation::ForbiddenChanges, event::CheckRunResult};
+use crate::engine::{
+    conversation::ForbiddenChanges, event::CheckRunResult, verify::test_guard::TestComparison,
+};
 
 /// How many passes of the checks there are between two turns.
 pub const PASSES: u32 = 3;
@@ -99,6 +103,8 @@ pub struct WorkMeasurement {
     pub changes: Option<MeasuredChanges>,
     /// The checks that cannot start, of those that the engine asked about.
     pub missing: Vec<MissingCheck>,
+    /// What the changed files say about the tests. None if the engine did not ask.
+    pub tests: Option<TestComparison>,
 }
 
 /// A check whose program is not there.
@@ -154,6 +160,9 @@ pub enum VerifyEvent {
     /// compare them.
     #[serde(rename = "tampering_found")]
     Tampered(ForbiddenChanges),
+    /// Before a complete end: the tests, compared with those at the start.
+    #[serde(rename = "tests_compared")]
+    TestsCompared(TestComparison),
     /// The checks have judged the turn of a final delivery.
     #[serde(rename = "delivery_checked")]
     DeliveryChecked { passed: bool },
@@ -176,6 +185,7 @@ impl VerifyEvent {
         "verification_started",
         "verification_ended",
         "tampering_found",
+        "tests_compared",
         "delivery_checked",
     ];
 }

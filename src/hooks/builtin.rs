@@ -28,6 +28,7 @@ use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
 
+use super::tests_of;
 use crate::{
     engine::{
         effect::{HookJob, SubmissionFacts},
@@ -85,6 +86,7 @@ pub async fn run(
         worker.say(outcome);
     }
     let (captured, file) = worker.into_output().finish(call.job.run);
+    let tests = tests_of(call.job, call.place, &captured, file.is_some()).await;
     RunResult {
         end,
         took: TimeSpan::from(started.elapsed()),
@@ -95,6 +97,7 @@ pub async fn run(
         reply: None,
         answer: None,
         outcome,
+        tests,
     }
 }
 

@@ -146,6 +146,7 @@ mod tests {
             file: None,
             outcome: None,
             judged: None,
+            tests: None,
             again: false,
         };
         let line = record(Event::Hook(HookEvent::Finished(Box::new(finished)))).to_line();

@@ -224,6 +224,23 @@ fn verify(event: &VerifyEvent) -> Option<Described> {
                 .collect();
             (EventTone::Warning, parts.join("; "))
         }
+        VerifyEvent::TestsCompared(found) => {
+            let parts: Vec<String> = found
+                .summary()
+                .into_iter()
+                .chain(found.undecided.iter().cloned())
+                .map(|part| sentence_case(&part))
+                .collect();
+            if parts.is_empty() {
+                return None;
+            }
+            let tone = if found.findings.is_empty() {
+                EventTone::Quiet
+            } else {
+                EventTone::Warning
+            };
+            (tone, sentence(&parts.join(". ")))
+        }
         VerifyEvent::Started { hooks, rules } => {
             let names: Vec<String> = hooks.iter().chain(rules).map(|check| name(check)).collect();
             (

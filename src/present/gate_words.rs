@@ -344,6 +344,9 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
             "{} has reached its usage limit",
             hook(state.agent_choice().agent())
         ),
+        GateSubject::Tampered if !state.unsettled.tests.is_empty() => {
+            "The tests may be weaker than at the start".to_owned()
+        }
         GateSubject::Tampered => "Files changed that agents must not change".to_owned(),
         GateSubject::Review { items } => {
             format!("The pull request has {}", counted(items.len(), "new item"))

@@ -347,7 +347,7 @@ const fn gate_opened(kind: GateKind) -> &'static str {
         GateKind::Question => "The agent asks you something, and waits.",
         GateKind::Budget => "The budget is used up.",
         GateKind::UsageLimit => "The agent reached a usage limit.",
-        GateKind::Tampered => "Files changed that agents must not change.",
+        GateKind::Tampered => "Something changed that only you can accept.",
         GateKind::Submit => "A check before the submit failed.",
         GateKind::Merge => "The pull request waits for you.",
         GateKind::Review => "Send this news of the pull request to the agent?",

@@ -26,7 +26,7 @@ use crate::{
         protect::PROTECT,
         submit::kind::{PipelineKind, PipelineOutcome},
         time::{TimeSpan, UnixTime},
-        verify::CheckKind,
+        verify::{CheckKind, test_guard::TestComparison},
     },
     journal::Record,
     present::{
@@ -60,6 +60,7 @@ pub struct ReportBuilder {
     pub(super) disabled: Vec<String>,
     /// Files that agents must not change and that were changed.
     pub(super) tampered: Vec<String>,
+    tests: Option<TestComparison>,
     lines: Option<ChangedLines>,
     end: Option<RecordedEnd>,
     pull_request: Option<String>,
@@ -113,6 +114,8 @@ impl ReportBuilder {
             self.stage(at).retries += 1;
         } else if let Event::Verify(VerifyEvent::Tampered(found)) = event {
             self.tampered.extend(found.tampered.iter().cloned());
+        } else if let Event::Verify(VerifyEvent::TestsCompared(found)) = event {
+            self.tests = Some(found.clone());
         } else if let Event::Pipeline(event) = event {
             self.pipeline(event);
         }
@@ -348,6 +351,7 @@ impl ReportBuilder {
             reason: (!passed).then(|| "protected files changed".to_owned()),
             output: changed.iter().map(|file| plain(file) + "\n").collect(),
             omitted_bytes: 0,
+            tests: None,
         };
         self.history(CheckPlace::Protect, PROTECT).runs.push(run);
     }
@@ -424,6 +428,7 @@ impl ReportBuilder {
             reason: (!passed).then(|| plain_line(message, LINE)),
             output: plain(message),
             omitted_bytes: 0,
+            tests: None,
         };
         self.history(CheckPlace::Rule, rule).runs.push(run);
     }
@@ -576,6 +581,7 @@ impl ReportBuilder {
             items: std::mem::take(&mut self.items),
             changes,
             usage,
+            tests: self.tests.take(),
         };
         report.outcome = outcome::outcome(&report, &state, &self, self.end.as_ref());
         Some(report)
@@ -694,6 +700,7 @@ fn hook_run(at: UnixTime, finished: &HookFinished) -> ReportedRun {
         reason: reason.map(|reason| plain_line(reason, LINE)),
         output: format!("{stdout}{gap}{stderr}"),
         omitted_bytes: finished.omitted_bytes,
+        tests: finished.tests,
     }
 }
 

@@ -8,7 +8,10 @@ use super::{
     CheckHistory, Report, ReportedDiff, ReportedMoment, ReportedRun, ReportedStage, ReportedTurn,
     RunMark,
     chart::BarChart,
-    words::{self, HeadTone, check_place, check_result, item_state, stage_outcome, stage_usage},
+    words::{
+        self, HeadTone, check_place, check_result, item_state, ran_tests, stage_outcome,
+        stage_usage,
+    },
 };
 use crate::{
     engine::event::{CheckRunResult, IterationOutcome},
@@ -119,9 +122,10 @@ fn run(run: &ReportedRun) -> String {
     } else {
         String::new()
     };
+    let tests = ran_tests(run.tests);
     format!(
         "<details><summary class=\"{class}\" title=\"{what}\">{sign}</summary>\
-         <p>{what} <span class=\"faint\">{end} · {took} · {at}{omitted}</span></p>{}</details>\n",
+         <p>{what} <span class=\"faint\">{end} · {took} · {at}{tests}{omitted}</span></p>{}</details>\n",
         block(&run.output),
         what = text(&what),
     )

@@ -7,7 +7,9 @@
 
 use super::{
     CheckHistory, Report, ReportedDiff, ReportedStage, ReportedTurn,
-    words::{self, check_place, check_result, item_state, signs, stage_outcome, stage_usage},
+    words::{
+        self, check_place, check_result, item_state, ran_tests, signs, stage_outcome, stage_usage,
+    },
 };
 use crate::{
     present::text::{counted, plural, readable_size, short_span},
@@ -226,8 +228,9 @@ impl MarkdownWriter {
             } else {
                 String::new()
             };
+            let tests = ran_tests(run.tests);
             self.out += &format!(
-                "\n{sign} Iteration {}: {result} · {end} · {took}{omitted}\n",
+                "\n{sign} Iteration {}: {result} · {end} · {took}{tests}{omitted}\n",
                 run.iteration
             );
             self.block("", &run.output);

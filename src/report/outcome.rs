@@ -26,6 +26,8 @@ use crate::{
 
 /// The longest name in a sentence, in characters.
 const NAME: usize = 60;
+/// The longest sentence about a test, in characters.
+const SENTENCE: usize = 300;
 /// How many names a sentence has.
 const NAMED: usize = 5;
 
@@ -293,6 +295,7 @@ fn cautions(report: &Report, state: &SessionState, records: &ReportBuilder) -> V
             "Files changed that agents must not change: {files}."
         ));
     }
+    all.extend(weaker_tests(report));
     all.extend(skipped_runs(report));
     all.extend(not_sent(report).filter(|_| is_closed));
     all
@@ -361,6 +364,22 @@ fn without_effect(report: &Report, state: &SessionState) -> Vec<String> {
         all.push(format!("`{name}` is advisory and blocks nothing: {last}."));
     }
     all
+}
+
+/// Signs of weakened tests, and what creel could not compare.
+fn weaker_tests(report: &Report) -> Vec<String> {
+    let Some(found) = &report.tests else {
+        return Vec::new();
+    };
+    let signs = found
+        .findings
+        .iter()
+        .map(|finding| format!("The tests may be weaker: {}", finding.describe()));
+    let open = found.undecided.iter().map(|why| sentence_case(why));
+    signs
+        .chain(open)
+        .map(|text| full_stop(&plain_line(&text, SENTENCE)))
+        .collect()
 }
 
 fn skipped_runs(report: &Report) -> Vec<String> {

@@ -9,15 +9,41 @@ use crate::{
         event::{CheckRunResult, IterationOutcome, SessionOutcome, UserPresence},
         pending::ItemState,
         time::UnixTime,
+        verify::test_guard::TestComparison,
     },
     present::{
         describe::prompt_name,
         text::{counted, listed, short_span},
         usage,
     },
+    text::TestCounts,
 };
 
 pub(super) const UNKNOWN: &str = "unknown";
+
+/// What a run says besides its end: how many tests it ran, as far as they are known.
+pub(super) fn ran_tests(counts: Option<TestCounts>) -> String {
+    let Some(counts) = counts else {
+        return String::new();
+    };
+    let TestCounts {
+        passed,
+        failed,
+        skipped,
+        partial,
+    } = counts;
+    let others = [(failed, "failed"), (skipped, "skipped")];
+    let others = others
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!(", {number} {what}"));
+    let stopped = if partial { ", maybe not all" } else { "" };
+    format!(
+        " · {} passed{}{stopped}",
+        counted(passed, "test"),
+        others.collect::<String>()
+    )
+}
 
 /// How the head looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +55,12 @@ pub(super) enum HeadTone {
 }
 
 pub(super) fn tone(report: &Report) -> HeadTone {
+    let is_weaker = |found: &TestComparison| !found.findings.is_empty();
+    if report.outcome.verification == Verification::Verified
+        && report.tests.as_ref().is_some_and(is_weaker)
+    {
+        return HeadTone::Warning;
+    }
     match (report.outcome.verification, report.outcome.outcome) {
         (Verification::Verified, _) => HeadTone::Good,
         (Verification::NoChecks | Verification::NotRecorded, _)

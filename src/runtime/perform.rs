@@ -28,6 +28,7 @@ use super::{
     handle::{HookOutputChunk, SessionHandle, SessionProcesses},
     other_agents::{FallbackAgents, GatekeeperAgents},
     turn_watch::{SharedFileWatch, TurnWatch},
+    worktree,
     worktree_watcher::{SessionActivity, SharedWorkMemory, WorkMemory, WorktreeWatcher},
 };
 
@@ -45,10 +46,11 @@ use crate::{
         ids::{PermissionId, RunId, TurnId},
         input::{Input, SessionCommand},
         policy::HookSpec,
+        session::iteration::SessionFiles,
         stop::context::RuleCheckResult,
         time::TimeSpan,
         turn::SILENCE,
-        verify::{MissingCheck, WorkChangedBy, WorkMeasurement},
+        verify::{MissingCheck, WorkChangedBy, WorkMeasurement, test_guard::TestComparison},
         watch::forge::{ForgeAnswer, ForgeFailure, ForgeRequest},
     },
     hooks::{self, HookWorkspace, builtin},
@@ -311,7 +313,7 @@ impl EffectPerformer {
                 }
             }
             Effect::AnswerPermission { ask, answer } => self.permissions.answer(ask, answer),
-            Effect::MeasureWork { by, checks } => self.measure(by, checks),
+            Effect::MeasureWork { by, checks, tests } => self.measure(by, checks, tests),
             Effect::ReadForge(request) => self.read_forge(*request),
             Effect::AnswerNews(answer) => self.answer_news(*answer),
             // The loop handles this one.
@@ -503,31 +505,38 @@ impl EffectPerformer {
         self.measuring = None;
     }
 
-    fn measure(&mut self, by: WorkChangedBy, checks: Vec<HookSpec>) {
+    fn measure(
+        &mut self,
+        by: WorkChangedBy,
+        checks: Vec<HookSpec>,
+        tests: Option<Box<SessionFiles>>,
+    ) {
         if self.measuring.is_some() {
             return;
         }
-        let (work, handle, cwd) = (
-            self.work.clone(),
-            self.handle.clone(),
-            self.place.cwd.clone(),
-        );
+        let (work, handle, place) = (self.work.clone(), self.handle.clone(), self.place.clone());
         self.measuring = Some(tokio::spawn(async move {
             let changes = caught(async { work.lock().await.measure().await })
                 .await
                 .ok()
                 .flatten();
             let missing = checks.into_iter().filter_map(|spec| {
-                let why = hooks::not_on_path(&hooks::missing_program(&spec.action, &cwd)?);
+                let why = hooks::not_on_path(&hooks::missing_program(&spec.action, &place.cwd)?);
                 Some(MissingCheck {
                     check: spec.name,
                     why,
                 })
             });
+            let missing = missing.collect();
+            let tests = match tests {
+                Some(files) => Some(compare_tests(&place, &files).await),
+                None => None,
+            };
             handle.tell(Input::WorkMeasured(WorkMeasurement {
                 by,
                 changes,
-                missing: missing.collect(),
+                missing,
+                tests,
             }));
         }));
     }
@@ -675,6 +684,19 @@ impl AgentTaskHandle {
             task: tokio::spawn(converse(agent, asked, observer, (surveyor, watch))),
         }
     }
+}
+
+/// What the changed files say about the tests.
+async fn compare_tests(place: &HookWorkspace, files: &SessionFiles) -> TestComparison {
+    let looking = worktree::compare_tests(&place.cwd, &place.mark, files);
+    caught(looking)
+        .await
+        .unwrap_or_else(|panic| TestComparison {
+            undecided: vec![format!(
+                "creel cannot compare the changed test files: a bug in creel: {panic}"
+            )],
+            ..TestComparison::default()
+        })
 }
 
 /// The task of one agent: runs its turns one after another.

@@ -8,6 +8,7 @@
 //! - A survey has limited time and memory. A folder that is too large is unknown, never half known.
 //! - A file that was modified before the first survey, and not since, is not reported.
 
+mod changed_tests;
 mod contents;
 mod git;
 mod stat_cache;
@@ -20,6 +21,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+pub use changed_tests::compare_tests;
 pub use contents::DigestMemory;
 use contents::NestedFiles;
 pub use contents::count_lines;

@@ -106,7 +106,7 @@ const FORMS: &[(&str, SummaryForm)] = &[
     (r"^=* ?(no tests ran) in [\d.]+s ?=*$", SummaryForm::List),
     (r"^!+ (?:stopping after|Interrupted:)", SummaryForm::Stopped),
     // unittest
-    (r"^Ran (\d+) tests? in [\d.]+s$", SummaryForm::TotalFirst),
+    (r"^Ran (\d+) tests?[ ]in [\d.]+s$", SummaryForm::TotalFirst),
     (r"^(?:OK|FAILED) \(([a-z ]+=\d+.*)\)$", SummaryForm::Named),
     // jest, Pest
     (
@@ -142,7 +142,7 @@ const FORMS: &[(&str, SummaryForm)] = &[
     ),
     // Gradle, and its plugin for test loggers
     (
-        r"^(\d+ tests? completed(?:, \d+ (?:failed|skipped))*)$",
+        r"^(\d+ tests?[ ]completed(?:, \d+ (?:failed|skipped))*)$",
         SummaryForm::OnlyFailures,
     ),
     (
@@ -156,7 +156,7 @@ const FORMS: &[(&str, SummaryForm)] = &[
     ),
     // ctest
     (
-        r"^\d+% tests passed, (\d+ tests? failed out of \d+)$",
+        r"^\d+% tests passed, (\d+ tests?[ ]failed out of \d+)$",
         SummaryForm::List,
     ),
     (
@@ -266,23 +266,23 @@ impl TestCountReader {
         let Some((captures, how)) = fits else {
             return;
         };
-        let captured: Vec<&str> = captures
+        let parts: Vec<&str> = captures
             .iter()
             .skip(1)
             .flatten()
             .map(|part| part.as_str())
             .collect();
-        let captured = captured.join(", ");
+        let numbers = parts.join(", ");
         match how {
-            SummaryForm::List => self.add(listed(&captured, false)),
-            SummaryForm::OnlyFailures => self.add(listed(&captured, true)),
+            SummaryForm::List => self.add(listed(&numbers, false)),
+            SummaryForm::OnlyFailures => self.add(listed(&numbers, true)),
             SummaryForm::Named => {
                 let total = self.open_total.take();
-                self.add(named(&captured, total));
+                self.add(named(&numbers, total));
             }
             SummaryForm::TotalFirst => {
                 self.close_total();
-                self.open_total = captured.parse().ok();
+                self.open_total = numbers.parse().ok();
             }
             SummaryForm::One(result) => {
                 self.names_failures |= line.starts_with("--- ");

@@ -359,6 +359,7 @@ fn checked(event: &Event) -> Option<HookFinished> {
         file: file.clone(),
         outcome: None,
         judged: None,
+        tests: None,
         again: false,
     })
 }

@@ -97,5 +97,6 @@ mod tool_options;
 mod toolchains;
 mod until_merged;
 mod verified;
+mod weaker_tests;
 mod worktree;
 mod worktrees;

@@ -23,4 +23,5 @@ mod task_invariants;
 mod tasks;
 mod tool_hooks;
 pub(crate) mod watch;
+mod weaker_tests;
 pub(crate) mod workflows;

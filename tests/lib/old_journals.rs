@@ -156,6 +156,7 @@ fn resumed(mut state: SessionState, last: UnixTime) -> String {
                 by,
                 changes: Some(MeasuredChanges::default()),
                 missing: Vec::new(),
+                tests: Some(Default::default()),
             })
         });
     }

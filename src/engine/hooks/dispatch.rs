@@ -481,6 +481,7 @@ impl HookFinished {
             file: None,
             outcome: None,
             judged: None,
+            tests: None,
             again: true,
         }
     }

@@ -11,7 +11,7 @@ use crate::{
         policy::{HookFailurePolicy, HookSpec, PermissionPolicy},
         time::TimeSpan,
     },
-    text::telling_line,
+    text::{TestCounts, telling_line},
 };
 
 const BLOCKING: &str = "Hook returned blocking error (exit code 2)";
@@ -48,6 +48,8 @@ pub struct RunResult {
     /// The whole standard output, where it is an answer. None if it is too long for one.
     pub answer: Option<String>,
     pub outcome: Option<BuiltinOutcome>,
+    /// The tests that a check ran. None if its output does not say how many.
+    pub tests: Option<TestCounts>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,6 +175,7 @@ impl RunResult {
             reply: None,
             answer: None,
             outcome: None,
+            tests: None,
         }
     }
 

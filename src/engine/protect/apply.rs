@@ -8,7 +8,7 @@ use crate::engine::{
     protect::PROTECT,
     session::{SessionState, phase::Phase},
     turn::DuePrompt,
-    verify::{CheckAcceptance, CheckKind, CheckRef},
+    verify::{CheckAcceptance, CheckKind, CheckRef, test_guard::TestComparison},
 };
 
 pub(crate) fn unseen_changes(session: &mut SessionState, prompt: &PromptSent) {
@@ -57,6 +57,17 @@ pub(crate) fn changes_between(session: &mut SessionState, found: &ForbiddenChang
     session.unsettled.unchecked.clone_from(&found.unchecked);
 }
 
+/// Keeps the findings about tests, and those that the user decides about.
+pub(crate) fn tests_compared(session: &mut SessionState, found: &TestComparison) {
+    session.verify.tests.last = Some((session.verify.version, found.clone()));
+    session.unsettled.tests = if found.asks {
+        session.unsettled.asked = false;
+        found.findings.clone()
+    } else {
+        Vec::new()
+    };
+}
+
 /// The gate about the changes has an answer. Only the user's `ignore` accepts protected paths that
 /// no stop hook checks. If the session ends here, it asks again when it is resumed.
 pub(crate) fn changes_answered(
@@ -71,6 +82,12 @@ pub(crate) fn changes_answered(
     };
     let tampered = !std::mem::take(&mut session.unsettled.tampered).is_empty();
     let unchecked = !std::mem::take(&mut session.unsettled.unchecked).is_empty();
+    let weakened = std::mem::take(&mut session.unsettled.tests);
+    match answer {
+        TamperedAnswer::Ignore => session.verify.tests.accepted.extend(weakened),
+        // The answer can change nothing: creel compares again all the same.
+        TamperedAnswer::Send => session.verify.tests.last = None,
+    }
     match answer {
         TamperedAnswer::Ignore if unjudged || unchecked => {
             session

@@ -25,7 +25,7 @@ use crate::engine::{
     },
     turn::{AfterTurnRules, OfferedModels, prompt::PromptRules, reports::TurnRules},
     usage_limit::AgentChoice,
-    verify::rules::VerifyRules,
+    verify::{rules::VerifyRules, test_guard::TestRules},
     watch::WatchRules,
 };
 
@@ -229,6 +229,14 @@ impl SessionState {
             iterations: &self.iterations,
             unsettled: &self.unsettled,
             steering: &self.steering,
+            verify: &self.verify,
+        }
+    }
+
+    pub(crate) fn test_rules(&self) -> TestRules<'_> {
+        TestRules {
+            plan: self.plan(),
+            files: &self.iterations.all_files,
             verify: &self.verify,
         }
     }

@@ -166,6 +166,7 @@ impl EndRules<'_> {
         }
         if let Some(step) = self
             .verify_the_end(measured)
+            .or_else(|| self.compare_tests(measured))
             .or_else(|| self.begin_after_the_loop())
         {
             return step;
@@ -173,16 +174,29 @@ impl EndRules<'_> {
         self.reach_session_end(measured)
     }
 
+    /// Whether the work has to be verified here. A submit that starts again verifies it itself, and
+    /// asks.
+    fn is_verified_here(self) -> bool {
+        let completes =
+            |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
+        self.0.ending.as_ref().is_some_and(completes)
+            && !self.0.pipelines.followed
+            && self.0.pipelines.again.is_none()
+    }
+
+    /// The tests are compared with those at the start before a session ends as complete.
+    fn compare_tests(self, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
+        if self.is_verified_here() {
+            self.0.test_rules().compare(measured)
+        } else {
+            None
+        }
+    }
+
     /// The checks that have not run since the work last changed run before a session ends as
     /// complete.
     fn verify_the_end(self, measured: Option<&WorkMeasurement>) -> Option<EngineOutput> {
-        let completes =
-            |ending: &LoopEnd| ending.outcome == SessionOutcome::Complete && !ending.interrupted;
-        // A submit that starts again verifies the work itself, and asks.
-        if !self.0.ending.as_ref().is_some_and(completes)
-            || self.0.pipelines.followed
-            || self.0.pipelines.again.is_some()
-        {
+        if !self.is_verified_here() {
             return None;
         }
         if self.0.beside().end_waits() {
@@ -372,6 +386,11 @@ impl EndRules<'_> {
                 format!("{reason}; nothing was submitted")
             }
             (_, _) => reason,
+        };
+        let weaker = self.0.test_rules().summary();
+        let reason = match weaker.filter(|_| outcome != SessionOutcome::Cancelled) {
+            Some(weaker) => format!("{reason}; {weaker}"),
+            None => reason,
         };
         let looks = outcome == SessionOutcome::Complete && self.hooks_ran_since_the_checks();
         let late = match measured.filter(|_| looks) {

@@ -189,6 +189,7 @@ impl SessionState {
             return Some(EngineOutput::default().then(Effect::MeasureWork {
                 by: WorkChangedBy::Others,
                 checks,
+                tests: None,
             }));
         };
         let MissingCheck { check, why } = measured.missing.first()?;

@@ -8,7 +8,7 @@ use crate::engine::{
         point::HookPoint,
         verdict::Verdict,
     },
-    protect::apply::changes_between,
+    protect::apply::{changes_between, tests_compared},
     session::{
         SessionState,
         phase::{Phase, VerificationPass},
@@ -67,6 +67,7 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
             }
         }
         VerifyEvent::Tampered(found) => changes_between(session, found),
+        VerifyEvent::TestsCompared(found) => tests_compared(session, found),
         VerifyEvent::DeliveryChecked { .. } => session.phase = Phase::Delivering,
     }
 }
@@ -127,6 +128,8 @@ impl VerificationState {
 
     /// A run of a hook at `stop`, in an iteration or in a pass.
     pub(crate) fn hook_ran(&mut self, finished: &HookFinished) {
+        let check = CheckRef::new(CheckKind::Hook, &finished.hook);
+        self.tests_ran(finished, self.run_of(&check).is_some());
         let broken = finished.judged.as_ref().is_some_and(|judged| judged.broken);
         let result = match finished.verdict {
             Verdict::Pass => CheckRunResult::Passed,
@@ -137,11 +140,7 @@ impl VerificationState {
             .judged
             .as_ref()
             .and_then(|judged| judged.headline.clone());
-        self.ran(
-            CheckRef::new(CheckKind::Hook, &finished.hook),
-            result,
-            reason,
-        );
+        self.ran(check, result, reason);
     }
 
     pub(crate) fn accept(&mut self, check: &CheckRef, acceptance: CheckAcceptance) {

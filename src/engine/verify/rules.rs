@@ -150,6 +150,7 @@ impl VerifyRules<'_> {
         EngineOutput::default().then(Effect::MeasureWork {
             by,
             checks: Vec::new(),
+            tests: None,
         })
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::{
     hooks::dispatch::FinishedRun,
     session::phase::VerificationPass,
-    verify::{CheckKind, CheckRef, CheckRun, PassFeedback},
+    verify::{CheckKind, CheckRef, CheckRun, PassFeedback, test_guard::TestGuard},
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -34,6 +34,9 @@ pub struct VerificationState {
     pub pass: Option<VerificationPass>,
     /// The feedback of the last pass that blocked.
     pub feedback: Option<PassFeedback>,
+    /// Which tests the checks ran, and what creel found about them.
+    #[serde(default)]
+    pub tests: TestGuard,
 }
 
 impl VerificationState {

@@ -231,6 +231,42 @@ impl GitRepository {
             .collect())
     }
 
+    /// The files in the project's folder that differ from a commit, new ones included.
+    pub(super) async fn changed_since(&self, commit: &str) -> Result<Vec<String>, GitStatusError> {
+        let asked = ["diff", "--name-only", "-z", "--no-renames", "--relative"];
+        let limits = ["--ignore-submodules=all", commit, "--", "."];
+        let output = self.ask(asked.into_iter().chain(limits)).await?;
+        let tracked = entries(&output).map(|name| PathBuf::from(OsStr::from_bytes(name)));
+        let all = tracked.chain(self.untracked().await?);
+        Ok(all
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect())
+    }
+
+    /// Those of these files that a commit has.
+    pub(super) async fn existing(
+        &self,
+        commit: &str,
+        names: &[String],
+    ) -> Result<BTreeSet<String>, GitStatusError> {
+        if names.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        let asked = ["ls-tree", "-z", "--name-only", commit, "--"];
+        let names = names.iter().map(String::as_str);
+        let output = self.ask(asked.into_iter().chain(names)).await?;
+        Ok(entries(&output)
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect())
+    }
+
+    /// The text of a file in a commit.
+    pub(super) async fn text_at(&self, commit: &str, name: &str) -> Result<String, GitStatusError> {
+        let place = format!("{commit}:./{name}");
+        let output = self.ask(["cat-file", "blob", &place]).await?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
     /// How many lines of each tracked file in the project's folder differ from a commit, in the
     /// words of git.
     pub(super) async fn lines_since(&self, commit: &str) -> Result<Vec<u8>, GitStatusError> {

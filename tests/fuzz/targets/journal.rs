@@ -114,6 +114,7 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
                     by: *by,
                     changes: Some(MeasuredChanges::default()),
                     missing: Vec::new(),
+                    tests: Some(Default::default()),
                 })
             } else {
                 None

@@ -749,6 +749,7 @@ fn the_record_of_a_run_has_all_that_the_hook_printed() {
             reply: None,
             answer: None,
             outcome: None,
+            tests: None,
         };
         world.input(Input::HookFinished {
             run,
@@ -1148,6 +1149,7 @@ fn a_check_without_its_program_is_asked_about_before_the_first_turn() {
             reply: None,
             answer: None,
             outcome: None,
+            tests: None,
         };
         let finished = Input::HookFinished {
             run,
@@ -1160,7 +1162,7 @@ fn a_check_without_its_program_is_asked_about_before_the_first_turn() {
     };
     let (state, now) = looks(UserPresence::Attended);
     let step = decide(&state, now, Input::Proceed);
-    let [Effect::MeasureWork { by, checks }] = &step.effects[..] else {
+    let [Effect::MeasureWork { by, checks, .. }] = &step.effects[..] else {
         panic!("it looks at the checks: {step:?}");
     };
     let names: Vec<&str> = checks.iter().map(|check| check.name.as_str()).collect();
@@ -1170,6 +1172,7 @@ fn a_check_without_its_program_is_asked_about_before_the_first_turn() {
             by: *by,
             changes: Some(MeasuredChanges::default()),
             missing,
+            tests: None,
         })
     };
     let missing = MissingCheck {

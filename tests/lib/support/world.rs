@@ -43,9 +43,10 @@ use creel::engine::{
         record::TaskEventKind,
     },
     time::{TimeSpan, UnixTime},
-    verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
+    verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement, test_guard::TestComparison},
     watch::forge::{ForgeFailure, ForgeReading},
 };
+use creel::text::TestCounts;
 use proptest::test_runner::Config as ProptestConfig;
 
 /// A request for something that the agent does itself.
@@ -238,6 +239,8 @@ pub struct Script {
     pub works: Option<u32>,
     /// What the forge says at each look; the last answer repeats.
     pub forge: Vec<Result<ForgeReading, ForgeFailure>>,
+    /// What the changed files say about the tests. If set, outputs of checks are counted, too.
+    pub tests: Option<TestComparison>,
 }
 
 pub fn plan() -> SessionPlan {
@@ -302,6 +305,7 @@ impl Script {
             unrest: 0,
             works: None,
             forge: Vec::new(),
+            tests: None,
         }
     }
 
@@ -587,6 +591,7 @@ impl World {
             by,
             changes,
             missing: Vec::new(),
+            tests: Some(self.script.tests.clone().unwrap_or_default()),
         }
     }
 
@@ -672,6 +677,11 @@ impl World {
             reply: ran.reply,
             answer: Some(ran.stdout.into()),
             outcome: ran.outcome,
+            tests: self
+                .script
+                .tests
+                .as_ref()
+                .and_then(|_| TestCounts::read(ran.stdout)),
         };
         self.input(Input::HookFinished {
             run: job.run,

@@ -228,7 +228,19 @@ fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line
             2,
         ));
     }
+    for finding in &unsettled.tests {
+        let text = plain(&finding.describe());
+        lines.extend(wrap(&[(text, theme.style(ThemeRole::Bad))], width, 2));
+    }
     lines.push(Line::default());
+    if !unsettled.tests.is_empty() {
+        lines.extend(plain_lines(
+            "The tests may prove less than at the start. Look at each place before you continue.",
+            theme.style(ThemeRole::Text),
+            width,
+        ));
+        return lines;
+    }
     lines.extend(plain_lines(
         "These files decide what creel and git do. Look at each of them before you continue.",
         theme.style(ThemeRole::Text),
