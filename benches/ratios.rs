@@ -40,8 +40,8 @@ use creel::{
         ids::TurnId,
         input::Input,
         policy::{
-            AgentAccess, AgentSpec, Budget, CompletionInstructions, ContextPolicy, GatePolicies,
-            HookAction, HookSpec, LimitsPlan, ModelPlan, OpenTasksPolicy, PipeOutput,
+            AgentAccess, AgentSpec, Budget, CompletionInstructions, ContextPolicy, EvidencePolicy,
+            GatePolicies, HookAction, HookSpec, LimitsPlan, ModelPlan, OpenTasksPolicy, PipeOutput,
             RetryLimitPolicy, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
         },
         time::{TimeSpan, UnixTime},
@@ -464,6 +464,7 @@ fn plan(
         agent: "bench".into(),
         access: AgentAccess::default(),
         budget: Budget::default(),
+        evidence: EvidencePolicy::None,
         models: ModelPlan::default(),
         agent_spec: AgentSpec::command(agent),
         task_type: None,

@@ -19,6 +19,7 @@ pub mod scripted;
 mod usage_limit;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     ffi::{OsStr, OsString},
     path::PathBuf,
@@ -44,7 +45,7 @@ use crate::{
         policy::{AgentFacts, MODEL},
         time::TimeSpan,
     },
-    process::{output, path_guard::PathGuard, project_variable, run::ProcessGroup},
+    process::{output, path_guard::PathGuard, project_variable, run::ProcessGroup, secrets},
     text::unified_diff,
 };
 
@@ -308,7 +309,7 @@ fn limited_input(input: &Value) -> String {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
     }
-    let whole = format!("{input:#}");
+    let whole = format!("{:#}", cut(input, usize::MAX));
     if whole.len() <= INPUT_MAX {
         return whole;
     }
@@ -337,9 +338,33 @@ pub(crate) fn limit_call(call: &mut ToolCall) -> Option<String> {
     is_cut.then_some(input)
 }
 
-/// Cuts a text to its beginning and its end.
+/// Cuts a text to its beginning and its end, and masks it before that: half a secret would not be
+/// found.
 fn limited(text: &str, most: usize) -> String {
-    output::limited(text.to_owned(), most, None)
+    output::limited(secrets::masked(text).into_owned(), most, None)
+}
+
+/// Whether the record of a text does not have all of it.
+fn is_recorded_in_part(text: &str, most: usize) -> bool {
+    text.len() > most || matches!(secrets::masked(text), Cow::Owned(_))
+}
+
+/// Masks what a call shows. Returns whether it had secrets.
+pub(crate) fn mask_call(call: &mut ToolCall) -> bool {
+    let ToolCall {
+        title,
+        locations,
+        files,
+        input,
+        diff,
+        output,
+        ..
+    } = call;
+    let texts = [Some(title), input.as_mut(), diff.as_mut(), output.as_mut()];
+    let places = locations.iter_mut().map(|place| &mut place.path);
+    let texts = texts.into_iter().flatten().map(secrets::mask_text);
+    let paths = places.chain(files).map(secrets::mask_path);
+    texts.chain(paths).fold(false, |any, had| any | had)
 }
 
 fn unified(path: &str, old: &str, new: &str) -> String {

@@ -34,6 +34,7 @@ pub mod message;
 pub mod pause;
 pub mod pending;
 pub mod plan;
+pub mod prune;
 pub mod replay;
 pub mod report;
 pub mod resume;
@@ -79,6 +80,7 @@ use crate::{
         message::MessageArgs,
         pending::PendingArgs,
         plan::PlanArgs,
+        prune::PruneArgs,
         replay::ReplayArgs,
         report::ReportArgs,
         resume::ResumeArgs,
@@ -158,6 +160,8 @@ pub enum CliCommand {
     Stats(StatsArgs),
     /// Check that a session's journal is as creel wrote it.
     Verify(VerifyArgs),
+    /// Delete old sessions that have ended.
+    Prune(PruneArgs),
     /// Replay a past session, step by step or at speed.
     Replay(ReplayArgs),
     /// Show the status of a running session.
@@ -248,6 +252,7 @@ impl CliCommand {
             Self::Search(args) => search::search(&args).map(VerbOutcome::Done),
             Self::Stats(args) => stats::print_stats(&args).map(VerbOutcome::Done),
             Self::Verify(args) => verify::verify(&args).map(VerbOutcome::Done),
+            Self::Prune(args) => prune::prune(&args).map(VerbOutcome::Done),
             Self::Status(args) => status::status(&args).map(VerbOutcome::Done),
             Self::Pause(args) => pause::pause(&args).map(VerbOutcome::Done),
             Self::Unpause(args) => unpause::unpause(&args).map(VerbOutcome::Done),
@@ -281,6 +286,7 @@ impl CliCommand {
             Self::Plan(args) => (!args.check).then_some(UserCommand::Run),
             Self::Worker(_) => Some(UserCommand::Worker),
             Self::Init(_) => Some(UserCommand::Init),
+            Self::Prune(_) => Some(UserCommand::Prune),
             Self::Submit(_) | Self::Watch(_) => Some(UserCommand::Submit),
             Self::Merge(_) => Some(UserCommand::Merge),
             Self::Task(args) => args.command.changes_queue().then_some(UserCommand::Task),

@@ -20,7 +20,9 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-/// Owner only, because an agent can print secrets.
+use crate::process::secrets;
+
+/// Owner only, because an agent can print secrets that creel does not know.
 const PRIVATE: u32 = 0o700;
 /// How many lines wait for the disk at most. Further ones are dropped.
 const BACKLOG: usize = 4_096;
@@ -89,9 +91,24 @@ impl<'a> MakeWriter<'a> for LogLines {
 
     fn make_writer(&'a self) -> Self::Writer {
         match self.0.writer.get_or_init(|| self.0.open()) {
-            Some(writer) => Box::new(writer.clone()),
+            Some(writer) => Box::new(MaskedLines(writer.clone())),
             None => Box::new(io::sink()),
         }
+    }
+}
+
+/// The subscriber writes each line at once. A line can quote what an agent printed.
+struct MaskedLines(NonBlocking);
+
+impl Write for MaskedLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let masked = secrets::masked_bytes(line);
+        self.0.write_all(&masked)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
     }
 }
 

@@ -32,6 +32,7 @@ pub mod project_dir;
 pub mod pty;
 pub mod reply_scan;
 pub mod run;
+pub mod secrets;
 pub mod signals;
 pub mod sweep;
 

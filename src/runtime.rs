@@ -10,6 +10,7 @@
 
 pub mod clock;
 pub mod handle;
+mod journal_note;
 mod other_agents;
 mod perform;
 mod turn_watch;
@@ -22,21 +23,23 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace, limit_call},
+    agents::{self, Agent, AgentError, AgentHistory, AgentWorkspace, limit_call, mask_call},
     engine::{
         self, SessionState,
+        actor::{Actor, ActorKind},
         conversation::ForbiddenChanges,
         effect::{Effect, ExitReason, FileComparison},
         event::{Event, SessionEvent, SessionOutcome, SessionStarted},
         input::{Input, SessionCommand},
         output::EngineOutput,
+        policy::EvidencePolicy,
         refusal::Refusal,
         tasks::{graph::TaskGraph, task_rules::inherit},
         verify::WorkMeasurement,
     },
     hooks::{HookWorkspace, builtin::can_submit},
     journal::{Journal, JournalDamage, JournalError, Record, RecordTail, SessionDir},
-    process::{path_guard::PathGuard, process_table, sweep},
+    process::{path_guard::PathGuard, process_table, secrets, sweep},
     runtime::{
         handle::SessionProcesses,
         other_agents::{FallbackAgents, GatekeeperAgents, WorkingFallback},
@@ -192,6 +195,7 @@ impl SessionRuntime {
     ) -> Self {
         let (handle, inbox) = handle::channel();
         process_table::name_session_process();
+        secrets::use_patterns(&state.plan().access.mask);
         let place = HookWorkspace {
             cwd: dirs.cwd.clone(),
             session_dir: journal.folder().path.clone(),
@@ -287,6 +291,9 @@ impl SessionRuntime {
         self.performer.shut_down().await;
         let leave = ran?;
         self.journal.finish(&self.state);
+        if leave == ExitReason::Ended && self.state.plan().evidence == EvidencePolicy::Note {
+            journal_note::add(&self.dirs.cwd, self.journal.folder());
+        }
         let rescued = self.rescue();
         Ok(RuntimeExit {
             leave,
@@ -353,7 +360,9 @@ impl SessionRuntime {
             } => {
                 if let SessionCommand::ToolEnded { call } = &mut command {
                     limit_call(call);
+                    mask_call(call);
                 }
+                let command = masked_command(&by, command);
                 let taken = self.take(Input::Command { by, command })?;
                 // The next query of the client must show what the command did.
                 self.announce();
@@ -591,6 +600,28 @@ fn start_agent(
         agent_place(state, folder, dirs),
         past,
     )
+}
+
+/// What an agent or a hook says in a command is masked like what it prints.
+fn masked_command(by: &Actor, command: SessionCommand) -> SessionCommand {
+    let is_users = match by.by {
+        ActorKind::Agent | ActorKind::Hook | ActorKind::OtherSession | ActorKind::Mcp => false,
+        ActorKind::Tui
+        | ActorKind::Cli
+        | ActorKind::Nats
+        | ActorKind::Policy
+        | ActorKind::Timeout => true,
+    };
+    if is_users {
+        return command;
+    }
+    let Ok(mut value) = serde_json::to_value(&command) else {
+        return command;
+    };
+    if !secrets::mask_value(&mut value) {
+        return command;
+    }
+    serde_json::from_value(value).unwrap_or(command)
 }
 
 fn agent_place(state: &SessionState, folder: &SessionDir, dirs: &RuntimeDirs) -> AgentWorkspace {

@@ -20,15 +20,15 @@ const ARROWS: [(&str, &str); 25] = [
     ("text", ""),
     ("engine", "text"),
     ("git", ""),
-    ("process", "git"),
+    ("process", "text git"),
     ("config", "text engine process"),
     ("present", "text engine"),
     ("worktrees", "engine git process journal"),
-    ("hooks", "text engine git process report"),
+    ("hooks", "text engine git process journal report"),
     ("agents", "text engine process"),
     ("journal", "engine"),
     ("report", "engine git journal present text"),
-    ("runtime", "engine git process hooks agents journal"),
+    ("runtime", "text engine git process hooks agents journal"),
     // It looks at processes to recognise a session's own agent and hooks.
     ("protocol", "text engine process present"),
     (
@@ -60,7 +60,7 @@ const ARROWS: [(&str, &str); 25] = [
         "tui",
         "text engine process config journal runtime report present protocol socket nats queue sessions",
     ),
-    ("logging", ""),
+    ("logging", "process"),
     (
         "app",
         "text engine process config present hooks journal runtime protocol socket nats queue mcp cli tui logging sessions farm",
@@ -96,10 +96,11 @@ const PURE_ITEMS: [(&str, &[&str]); 4] = [
     ("time", &["Duration"]),
 ];
 /// The crates that the engine may use.
-const PURE_CRATES: [&str; 7] = [
+const PURE_CRATES: [&str; 8] = [
     "fast_glob",
     "imara_diff",
     "regex",
+    "regex_automata",
     "serde",
     "serde_json",
     "strsim",

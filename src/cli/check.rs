@@ -376,6 +376,10 @@ fn allowance(settings: &Settings) -> String {
             .collect();
         text += &format!("agent_may  {}\n", commands.join(", "));
     }
+    if !settings.base_plan.access.mask.is_empty() {
+        let patterns = counted(settings.base_plan.access.mask.len(), "pattern");
+        text += &format!("mask       {patterns} of secrets besides the built-in ones\n");
+    }
     let Budget { tokens, cost, time } = settings.base_plan.budget;
     let limits = [
         tokens.map(|tokens| format!("{tokens} tokens")),

@@ -29,7 +29,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         "Watch",
         &[
             "sessions", "attach", "status", "show", "report", "diff", "search", "stats", "verify",
-            "replay",
+            "replay", "prune",
         ],
     ),
     (

@@ -17,7 +17,7 @@ use crate::{
     config::PlanRequest,
     engine::submit::kind::PipelineKind,
     farm::merge_loop::{BATCH, MergeLoop, MergeProgress},
-    process::signals::ShutdownSignals,
+    process::{secrets, signals::ShutdownSignals},
     queue::LEASE,
     worktrees::ProjectRepository,
 };
@@ -63,6 +63,7 @@ fn merge_queue(args: &MergeArgs) -> CliResult {
         &would_run,
         TrustFlag::given(*trust),
     )?;
+    secrets::use_patterns(&plan.access.mask);
     let repository = ProjectRepository::of(&project.root)?;
     let mut nats = on_command_line(args.nats.as_deref(), project.settings.nats.clone())?;
     if let Some(nats) = &mut nats {

@@ -9,8 +9,12 @@ use crate::{
         error::{CliError, CliResult, json, print},
         target::remote_sessions::RecordedSession,
     },
-    journal::chain::{self, ChainCheck, ChainFinding, JournalOrigin},
+    journal::{
+        SessionDir,
+        chain::{self, ChainCheck, ChainFinding, EVIDENCE, EVIDENCE_NOTES, JournalOrigin},
+    },
     text::counted,
+    worktrees::{ProjectRepository, WorktreeError},
 };
 
 /// Something is not as creel wrote it, or nothing shows whether it is.
@@ -40,7 +44,17 @@ struct VerifiedJournal<'a> {
     intact: bool,
     #[serde(flatten)]
     check: &'a ChainCheck,
+    evidence: &'a [CommitEvidence],
     text: String,
+}
+
+/// A commit, or its note, that names a head of the journal.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct CommitEvidence {
+    commit: String,
+    head: String,
+    /// The record that it is the hash of. None: the journal does not have it.
+    record: Option<u64>,
 }
 
 pub(super) fn verify(args: &VerifyArgs) -> CliResult {
@@ -55,24 +69,102 @@ pub(super) fn verify(args: &VerifyArgs) -> CliResult {
         let journal = folder.journal();
         CliError::failed(format!("cannot read {}: {error}", journal.display()))
     })?;
-    let intact = check.finding.is_good();
-    let text = words(&check);
+    let evidence = match origin {
+        JournalOrigin::Own => evidence_of(folder)?,
+        JournalOrigin::Copy => Vec::new(),
+    };
+    let stranger = evidence.iter().find(|commit| commit.record.is_none());
+    let intact = check.finding.is_good() && stranger.is_none();
+    let text = match stranger {
+        Some(commit) if check.finding.is_good() => foreign(commit),
+        Some(_) | None => words(&check),
+    };
     if args.json {
         json(&VerifiedJournal {
             session: &folder.name,
             intact,
             check: &check,
+            evidence: &evidence,
             text,
         })?;
     } else {
         let head = check.head.map(|head| format!("head  {}\n", head.hex()));
         print(&format!(
-            "{}: {text}\n{}",
+            "{}: {text}\n{}{}",
             folder.name,
-            head.unwrap_or_default()
+            head.unwrap_or_default(),
+            evidence.iter().map(line).collect::<String>()
         ))?;
     }
     Ok(if intact { 0 } else { NOT_PROVED })
+}
+
+/// The commits of the project's repository that name a head of this journal.
+fn evidence_of(folder: &SessionDir) -> CliResult<Vec<CommitEvidence>> {
+    let repository = match ProjectRepository::of(folder.project()) {
+        Ok(repository) => repository,
+        Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let prefix = format!("{EVIDENCE}: {} ", folder.name);
+    let (notes, grep) = (
+        format!("--notes={EVIDENCE_NOTES}"),
+        format!("--grep={prefix}"),
+    );
+    // A byte that no message contains begins each commit.
+    let log = [
+        "log",
+        "--all",
+        &notes,
+        "--fixed-strings",
+        &grep,
+        "--format=%x01%H%n%B%n%N",
+    ];
+    let found = repository.ask(&log)?;
+    if !found.is_ok {
+        let why = found.complaint();
+        return Err(CliError::failed(format!(
+            "cannot search the commits: {why}"
+        )));
+    }
+    let known = chain::lines_by_hash(folder).map_err(|error| {
+        let journal = folder.journal();
+        CliError::failed(format!("cannot read {}: {error}", journal.display()))
+    })?;
+    let mut evidence = Vec::new();
+    for commit in found.stdout.split('\u{1}').skip(1) {
+        let mut lines = commit.lines();
+        let id = lines.next().unwrap_or_default();
+        let heads = lines.filter_map(|line| line.trim().strip_prefix(prefix.as_str()));
+        evidence.extend(heads.map(|head| CommitEvidence {
+            commit: id.to_owned(),
+            head: head.to_owned(),
+            record: known.get(head).copied(),
+        }));
+    }
+    Ok(evidence)
+}
+
+fn line(commit: &CommitEvidence) -> String {
+    let id = short(&commit.commit);
+    match commit.record {
+        Some(record) => format!("commit {id} names record {record}\n"),
+        None => format!(
+            "commit {id} names {}, which is not in the journal\n",
+            commit.head
+        ),
+    }
+}
+
+fn foreign(commit: &CommitEvidence) -> String {
+    format!(
+        "NOT intact. Commit {} names a record that is not in the journal: the journal was written anew, or an earlier session had this name",
+        short(&commit.commit)
+    )
+}
+
+fn short(commit: &str) -> &str {
+    &commit[..commit.floor_char_boundary(10)]
 }
 
 fn words(check: &ChainCheck) -> String {

@@ -41,7 +41,7 @@ use crate::{
     },
     nats::presence::ListedWorker,
     present::{session_list::short_path, tables::columns, text::plain_line},
-    process::children,
+    process::{children, secrets},
     protocol::process_origin::host,
     runtime::now,
     worktrees::{ProjectRepository, WorktreeError},
@@ -236,6 +236,8 @@ impl WorkerArgs {
 /// Where the worker works. Better a refusal now than in every session.
 fn site(args: &WorkerArgs, project: &Project, root: &Path) -> CliResult<WorkerSite> {
     let plan = &project.settings.base_plan;
+    // A worker can merge, and runs checks then.
+    secrets::use_patterns(&plan.access.mask);
     let needs_worktrees = args.jobs > 1 || plan.worktree.is_some();
     let found = ProjectRepository::of(root);
     let has_none = matches!(

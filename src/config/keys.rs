@@ -56,6 +56,11 @@ pub static ROOT: MapShape = shape("config", &[
     one_of("protect_tests", &["warn", "gate", "off"], "What happens when a session that would be \
         complete has deleted, skipped or weakened tests. `warn`: creel says so; `gate`: it asks \
         you first (`tampered`); unattended, exit code 4.").or_text("warn"),
+    texts("mask", "Regular expressions of secrets that creel replaces by `[masked]` in what hooks and agents \
+        print, besides well-known tokens and the values of variables such as `GITHUB_TOKEN`."),
+    one_of("evidence", &["none", "trailer", "note"], "Where creel writes the head of the journal, so that \
+        `creel verify` finds a journal that was written anew: nowhere, into its own commits, or into git \
+        notes.").or_text("none"),
     section("env", &ENV, "Which of creel's variables agents get. Hooks get all."),
     section("budget", &BUDGET, "What the session may use before creel asks you."),
     section("limits", &LIMITS, "What happens when an agent reaches a usage limit."),
@@ -157,6 +162,7 @@ pub static PERMISSION: MapShape = shape("permission", &[
 const USER_COMMAND: ValueType = OneOf(&[
     "pause", "unpause", "message", "cancel", "stop", "pending", "gate", "hooks", "submit", "merge",
     "run", "worker", "init", "task", "worktree",
+    "prune",
 ]);
 
 pub static BUDGET: MapShape = shape("budget", &[

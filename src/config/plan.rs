@@ -17,15 +17,18 @@ use super::{
     node::{ConfigNode, NodeKind},
     stop, workflows,
 };
-use crate::engine::{
-    actor::UserCommand,
-    hooks::{point::HookPoint, template},
-    policy::{
-        AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
-        EnvPlan, GatePolicies, LimitsPlan, MergeQueuePlan, ModelPlan, OutagePlan, PermissionPolicy,
-        PermissionRule, RetryModel, SessionPlan, SettledPolicy, StopHook, StopPlan, StopPreset,
-        SubmitPlan, SubmitUntil, WatchPlan, WorktreePlan,
+use crate::{
+    engine::{
+        actor::UserCommand,
+        hooks::{point::HookPoint, template},
+        policy::{
+            AgentAccess, AgentSpec, AutomationHook, BackoffPolicy, Budget, CompletionInstructions,
+            EnvPlan, GatePolicies, LimitsPlan, MergeQueuePlan, ModelPlan, OutagePlan,
+            PermissionPolicy, PermissionRule, RetryModel, SessionPlan, SettledPolicy, StopHook,
+            StopPlan, StopPreset, SubmitPlan, SubmitUntil, WatchPlan, WorktreePlan,
+        },
     },
+    text::check_pattern,
 };
 
 /// The plan of a session of no task type, before an agent and its hooks are chosen, and the names
@@ -68,8 +71,10 @@ pub(super) fn base_plan(
             config_files: Vec::new(),
             env: env(root),
             protect_tests: root.one_of("protect_tests"),
+            mask: mask(report, root.given("mask")),
         },
         budget: budget(root),
+        evidence: root.one_of("evidence"),
         submit: submit(report, root),
         worktree: worktree(report, root),
         models: models(root),
@@ -276,6 +281,27 @@ fn protect(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<Stri
             );
         } else {
             patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// The patterns of secrets.
+fn mask(report: &mut DiagnosticReport, list: Option<&ConfigNode>) -> Vec<String> {
+    let mut patterns = Vec::new();
+    for node in list.map(ConfigNode::items).unwrap_or_default() {
+        let Some(pattern) = node.text() else {
+            continue;
+        };
+        match check_pattern(pattern) {
+            Ok(()) => patterns.push(pattern.to_owned()),
+            // The pattern itself can be a secret.
+            Err(error) => report.error_hint(
+                node.at,
+                format!("this pattern of `mask` cannot be used: {error}"),
+                r"write a `\` before a special character that you mean literally, such as `\.`"
+                    .to_owned(),
+            ),
         }
     }
     patterns

@@ -129,6 +129,8 @@ pub enum UserCommand {
     Task,
     /// Remove worktrees.
     Worktree,
+    /// Delete old sessions.
+    Prune,
 }
 
 impl UserCommand {
@@ -150,6 +152,7 @@ impl UserCommand {
             Self::Init => "init",
             Self::Task => "task",
             Self::Worktree => "worktree",
+            Self::Prune => "prune",
         }
     }
 

@@ -10,7 +10,7 @@ use crate::engine::{
     gate::kind::{GateChoice, GateKind},
     hooks::{dispatch::QuestionFacts, point::HookPoint},
     ids::{GateId, PermissionId, RunId, TurnId},
-    policy::{HookSpec, RuleSpec},
+    policy::{EvidencePolicy, HookSpec, RuleSpec},
     session::iteration::SessionFiles,
     time::TimeSpan,
     verify::WorkChangedBy,
@@ -195,6 +195,8 @@ pub struct SubmissionFacts {
     pub until_merged: bool,
     /// The only pull request that may be updated: the session waits for its merge.
     pub watched: Option<String>,
+    /// Where the commits that creel makes name the head of the journal.
+    pub evidence: EvidencePolicy,
     /// Whether a later hook of the point opens a pull request: then the point has nothing to do if
     /// there is nothing to submit.
     pub opens_request: bool,

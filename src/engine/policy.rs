@@ -66,6 +66,8 @@ pub struct SessionPlan {
     pub access: AgentAccess,
     #[serde(default)]
     pub budget: Budget,
+    #[serde(default, skip_serializing_if = "EvidencePolicy::is_none")]
+    pub evidence: EvidencePolicy,
     #[serde(default)]
     pub limits: LimitsPlan,
     /// The agent's name in the config.
@@ -92,6 +94,28 @@ pub struct SessionPlan {
     pub proposal: Option<ProposalPlan>,
 }
 
+/// Where creel writes the head of the journal, for `creel verify`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EvidencePolicy {
+    #[default]
+    None,
+    /// Into the message of creel's own commits.
+    Trailer,
+    /// Into a git note of creel's own commits, and of the last commit of a session.
+    Note,
+}
+
+impl EvidencePolicy {
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    const fn is_none(&self) -> bool {
+        matches!(self, Self::None)
+    }
+}
+
 /// What the agent may do, and the files that it may not change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentAccess {
@@ -109,6 +133,9 @@ pub struct AgentAccess {
     pub config_files: Vec<String>,
     #[serde(default, skip_serializing_if = "EnvPlan::is_default")]
     pub env: EnvPlan,
+    /// Patterns of secrets that creel masks, besides the well-known ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask: Vec<String>,
     /// What happens when tests were weakened.
     #[serde(default, skip_serializing_if = "TestProtection::is_default")]
     pub protect_tests: TestProtection,

@@ -20,7 +20,7 @@ use std::{
 use crate::{
     config::{PlanRequest, Settings},
     engine::{
-        policy::{MergeStyle, SessionPlan},
+        policy::{EvidencePolicy, MergeStyle, SessionPlan},
         queue::{QueuedTask, QueuedTaskState, TaskLanding, retention::merged_branches},
     },
     farm::{
@@ -28,7 +28,7 @@ use crate::{
         merge_checks::{CheckProfile, CheckResult, CheckedStage, CheckedWork, named},
         task_branch::{clear_worktrees, completed_at},
     },
-    journal::SessionsDir,
+    journal::{SessionsDir, chain},
     present::{tables::queued_name, text::plain_line},
     process::run::ProcessObserver,
     queue::backend::QueueTaskKey,
@@ -486,18 +486,22 @@ impl QueueMerger<'_> {
                 note(due.task, Some(&due.landing(commit)))?;
             }
         }
+        let trailers = merged.iter().map(|due| self.trailers(plan, due.task));
+        let trailers: Vec<String> = trailers.flatten().collect();
         let stage = self.stage.open(plan, base)?;
         let outcome = if merged.len() == 1 {
             stage.publish(base, tip)?
         } else {
             let subject = format!("Merge {}", named(&of(merged)));
-            let trailers: Vec<String> = merged.iter().flat_map(|due| trailers(due.task)).collect();
             let joined = stage.join(base, tip, &subject, &trailers.join("\n"))?;
             stage.publish(base, &joined)?
         };
         if has_own_commits && outcome == BaseMoveOutcome::Done {
             let tips = merged.iter().map(|due| (due.key(), due.tip.clone()));
             self.landed.extend(tips);
+        }
+        if plan.evidence == EvidencePolicy::Note && outcome == BaseMoveOutcome::Done {
+            self.add_notes(merged, commits)?;
         }
         Ok(outcome)
     }
@@ -574,12 +578,13 @@ impl QueueMerger<'_> {
             MergeStyle::Merge => format!("Merge task {}: {goal}", task.order.id),
             MergeStyle::Squash | MergeStyle::Rebase => goal,
         };
+        let trailers = self.trailers(plan, task);
         let merge = TaskMerge {
             base,
             commit,
             style: plan.submit.queue.style,
             subject: &subject,
-            trailers: &trailers(task),
+            trailers: &trailers,
             landed: &landed,
         };
         Ok(self.stage.open(plan, base)?.merge(&merge)?)
@@ -611,6 +616,40 @@ impl QueueMerger<'_> {
         self.base(&self.settings.base_plan)
     }
 
+    /// The last lines of a commit's message, which name the task and its session.
+    fn trailers(&self, plan: &SessionPlan, task: &QueuedTask) -> Vec<String> {
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_./".contains(*c);
+        let safe = |name: &str| name.chars().filter(is_plain).collect::<String>();
+        let id = format!("Creel-Task: {}", safe(&queued_name(&task.order)));
+        let by = task.state.by();
+        let session = by.map(|by| format!("Creel-Session: {}", safe(&by.session)));
+        let evidence = (plan.evidence == EvidencePolicy::Trailer)
+            .then(|| self.evidence(task))
+            .flatten();
+        std::iter::once(id).chain(session).chain(evidence).collect()
+    }
+
+    /// The head of the journal of the task's session, if the session is on this machine.
+    fn evidence(&self, task: &QueuedTask) -> Option<String> {
+        let session = &task.state.by()?.session;
+        chain::evidence(&SessionsDir::of(self.root).folder(session))
+    }
+
+    /// Adds notes to the merged commits. The merge is right without them, too.
+    fn add_notes(&self, merged: &[DueTask<'_>], commits: &[String]) -> Result<(), FarmError> {
+        let notes = format!("--ref={}", chain::EVIDENCE_NOTES);
+        for (due, commit) in merged.iter().zip(commits) {
+            if let Some(line) = self.evidence(due.task) {
+                let args = ["notes", &notes, "append", "-m", &line, commit];
+                let added = self.repository.ask(&args)?;
+                if !added.is_ok {
+                    (self.say)(&format!("creel: no git note: {}", added.complaint()));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Why a merge is up to a forge.
     fn forge(&self, base: &BaseCommit) -> Result<Option<String>, FarmError> {
         let Some(remote) = &base.remote else {
@@ -628,14 +667,4 @@ impl QueueMerger<'_> {
 pub(crate) fn wanted_base(plan: &SessionPlan) -> Option<&str> {
     let of_worktree = || plan.worktree.as_ref()?.base.as_deref();
     plan.submit.base_branch.as_deref().or_else(of_worktree)
-}
-
-/// The last lines of a commit's message, which name the task and its session.
-fn trailers(task: &QueuedTask) -> Vec<String> {
-    let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_./".contains(*c);
-    let plain = |name: &str| name.chars().filter(is_plain).collect::<String>();
-    let id = format!("Creel-Task: {}", plain(&queued_name(&task.order)));
-    let by = task.state.by();
-    let session = by.map(|by| format!("Creel-Session: {}", plain(&by.session)));
-    std::iter::once(id).chain(session).collect()
 }

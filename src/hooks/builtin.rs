@@ -37,7 +37,7 @@ use crate::{
         time::TimeSpan,
     },
     hooks::workspace::OutputTee,
-    process::run::ProcessObserver,
+    process::{run::ProcessObserver, secrets},
 };
 use job::BuiltinRun;
 use outcome::reported;
@@ -78,7 +78,11 @@ pub async fn run(
         CHANGE => review_diff::run(&mut worker).await,
         _ => return RunResult::not_started(format!("unknown built-in hook `{name}`")),
     };
-    let (end, outcome) = reported(ended);
+    let (end, mut outcome) = reported(ended);
+    if let Some(outcome) = &mut outcome {
+        secrets::mask_text(&mut outcome.message);
+        outcome.remediation.as_mut().map(secrets::mask_text);
+    }
     if let Some(outcome) = outcome
         .as_ref()
         .filter(|outcome| !outcome.message.is_empty())

@@ -27,6 +27,7 @@ use crate::{
     process::{
         project_dir::{OpenError, ProjectDir},
         run::{self, ProcessObserver, ProcessSpec},
+        secrets,
     },
     text::{first_line, some_names},
 };
@@ -52,6 +53,8 @@ pub async fn check(
         look(job, place, cancel).await
     };
     result.took = TimeSpan::from(started.elapsed());
+    // A file or a message that it searched can have some.
+    secrets::mask_text(&mut result.message);
     result
 }
 

@@ -3,7 +3,8 @@
 //! Does not run anything: see [`super::run_hook`].
 //!
 //! # Invariants
-//! - All output of a hook is forwarded as it comes; the file of it is in the session's folder.
+//! - All output of a hook is forwarded as it comes, without secrets; the file of it is in the session's
+//!   folder.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,9 @@ use crate::{
         self,
         output::{CapturedOutput, OutputCapture},
         run::{OutputStream, ProcessGroup, ProcessObserver},
+        secrets,
     },
+    text::StreamMask,
 };
 
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ impl HookWorkspace {
 pub(super) struct OutputTee<'a> {
     capture: OutputCapture,
     watch: &'a mut dyn ProcessObserver,
+    stdout: StreamMask,
+    stderr: StreamMask,
 }
 
 impl<'a> OutputTee<'a> {
@@ -56,11 +61,21 @@ impl<'a> OutputTee<'a> {
         Self {
             capture: OutputCapture::new(limit, Some(file), process::output::FILE_CAP),
             watch,
+            stdout: secrets::stream(),
+            stderr: secrets::stream(),
         }
     }
 
     /// The output, and the file with all of it, if there is one.
-    pub(super) fn finish(self, run: RunId) -> (CapturedOutput, Option<String>) {
+    pub(super) fn finish(mut self, run: RunId) -> (CapturedOutput, Option<String>) {
+        let rests = [
+            (OutputStream::Stdout, self.stdout.finish()),
+            (OutputStream::Stderr, self.stderr.finish()),
+        ];
+        for (stream, rest) in rests.iter().filter(|(_, rest)| !rest.is_empty()) {
+            self.capture.push(*stream, rest);
+            self.watch.output(*stream, rest);
+        }
         let captured = self.capture.finish();
         if let Some(note) = &captured.file_note {
             tracing::warn!(run = run.0, "{note}");
@@ -76,7 +91,14 @@ impl ProcessObserver for OutputTee<'_> {
     }
 
     fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
-        self.capture.push(stream, bytes);
-        self.watch.output(stream, bytes);
+        let mask = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        let masked = mask.push(bytes);
+        if !masked.is_empty() {
+            self.capture.push(stream, &masked);
+            self.watch.output(stream, &masked);
+        }
     }
 }

@@ -11,6 +11,7 @@
 //! - A line without a link is accepted only at the beginning: an earlier creel wrote it.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     fs::File,
     io::{self, BufRead as _, BufReader},
@@ -134,6 +135,30 @@ pub(super) fn last(journal: &File, length: u64) -> Option<ChainHash> {
     let start = length.checked_sub(end.len() as u64)?;
     journal.read_exact_at(&mut end, start).ok()?;
     link(end.strip_suffix(b"\n")?).map(|(_, hash)| hash)
+}
+
+/// What begins the line that names the head of a journal, in a commit or in a git note.
+pub const EVIDENCE: &str = "Creel-Journal";
+/// The ref of the git notes with such lines.
+pub const EVIDENCE_NOTES: &str = "creel";
+
+/// The line for a commit: `Creel-Journal: SESSION HASH`. None if the last record has no link.
+pub fn evidence(folder: &SessionDir) -> Option<String> {
+    let journal = open::to_read(&folder.journal()).ok()?;
+    let head = last(&journal, journal.metadata().ok()?.len())?;
+    Some(format!("{EVIDENCE}: {} {}", folder.name, head.hex()))
+}
+
+/// The number of each line of a journal by its hash.
+pub fn lines_by_hash(folder: &SessionDir) -> io::Result<BTreeMap<String, u64>> {
+    let reader = BufReader::with_capacity(256 << 10, open::to_read(&folder.journal())?);
+    let mut lines = BTreeMap::new();
+    for (number, line) in (1..).zip(reader.split(b'\n')) {
+        if let Some((_, hash)) = link(&line?) {
+            lines.insert(hash.hex(), number);
+        }
+    }
+    Ok(lines)
 }
 
 /// The file next to the journal that names its last line.

@@ -206,6 +206,14 @@ impl SessionsDir {
             .collect())
     }
 
+    /// The sessions whose server may lack records, whichever it is.
+    pub fn unsent(&self) -> io::Result<Vec<SessionDir>> {
+        let found = SessionIndex::Unsent.sessions(self)?.into_iter();
+        Ok(found
+            .filter(|session| session.outbox_file().exists())
+            .collect())
+    }
+
     /// Notes that this store has all records of the sessions without an entry.
     pub fn note_sent_to(&self, store: &str) -> io::Result<()> {
         open::replace(&self.sent_to_file(), &format!("{store}\n"))

@@ -139,6 +139,7 @@ fn not_allowed(actor: ActorKind, command: UserCommand) -> String {
         UserCommand::Init => "write the config",
         UserCommand::Task => "change tasks of the queue or of another session",
         UserCommand::Worktree => "remove worktrees",
+        UserCommand::Prune => "delete sessions",
     };
     let name = command.name();
     format!(

@@ -35,6 +35,7 @@ use super::{
 use crate::{
     agents::{
         Agent, AgentError, AgentObserver, BoxFuture, PermissionRequest, TurnRequest, limit_call,
+        mask_call,
     },
     engine::{
         conversation::{
@@ -51,10 +52,14 @@ use crate::{
         time::TimeSpan,
         turn::SILENCE,
         verify::{MissingCheck, WorkChangedBy, WorkMeasurement, test_guard::TestComparison},
-        watch::forge::{ForgeAnswer, ForgeFailure, ForgeRequest},
+        watch::forge::{ForgeAnswer, ForgeFailure, ForgeNews, ForgeRequest},
     },
     hooks::{self, HookWorkspace, builtin},
-    process::run::{OutputStream, ProcessGroup, ProcessObserver},
+    process::{
+        run::{OutputStream, ProcessGroup, ProcessObserver},
+        secrets,
+    },
+    text::StreamMask,
 };
 
 /// How many chunks of output are buffered for a remote screen that is behind.
@@ -334,6 +339,7 @@ impl EffectPerformer {
         }
         let digest = call.input.as_deref().map(input_digest);
         let long = limit_call(&mut call);
+        mask_call(&mut call);
         let shortened = long.is_some();
         let whole = long.is_none_or(|text| self.permissions.keep_input(ask, &call, text));
         let command = SessionCommand::DecideTool {
@@ -552,11 +558,15 @@ impl EffectPerformer {
     fn read_forge(&mut self, request: ForgeRequest) {
         self.ask_forge(|place, cancel| async move {
             let read = caught(builtin::read_pull_request(&place, &[], &request, &cancel)).await;
+            let mut result =
+                read.unwrap_or_else(|panic| Err(ForgeFailure::bug(&panic.to_string())));
+            match &mut result {
+                Ok(reading) => mask_news(&mut reading.news),
+                Err(failure) => drop(secrets::mask_text(&mut failure.reason)),
+            }
             Input::ForgeRead {
                 pull_request: request.pull_request,
-                result: Box::new(
-                    read.unwrap_or_else(|panic| Err(ForgeFailure::bug(&panic.to_string()))),
-                ),
+                result: Box::new(result),
             }
         });
     }
@@ -714,7 +724,7 @@ async fn converse(
     }) = asked.recv().await
     {
         let turn = request.turn;
-        observer.turn = turn;
+        observer.begin(turn);
         // Survey before the prompt is sent, not at the same time: the agent's first changes must
         // not look as if they had been there already.
         let before = surveyor.look_before(&cancel).await;
@@ -726,6 +736,7 @@ async fn converse(
             never = listening.watch() => match never {},
         };
         let silent = listening.is_silent();
+        observer.end_text().await;
         drop(active);
         let forbidden = watch.end().await;
         let ended = match ended {
@@ -737,7 +748,9 @@ async fn converse(
             Err(failure) => {
                 let work = surveyor.compare(before, &cancel).await;
                 let silent = silent && failure.silent;
+                let message = secrets::masked(&failure.message).into_owned();
                 Err(TurnFailure {
+                    message,
                     silent,
                     forbidden: Box::new(forbidden),
                     work,
@@ -823,9 +836,19 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("it panicked without a message").to_owned()
 }
 
-/// Forwards what an agent does to the session.
+/// Masks what a forge says, but not what identifies it.
+fn mask_news(news: &mut [ForgeNews]) {
+    for ForgeNews { source, text, .. } in news {
+        secrets::mask_text(text);
+        secrets::mask_text(&mut source.title);
+    }
+}
+
+/// Forwards what an agent does to the session, without secrets.
 struct TurnObserver {
     turn: TurnId,
+    message: StreamMask,
+    thought: StreamMask,
     handle: SessionHandle,
     children: SessionProcesses,
     permissions: PermissionWaiters,
@@ -906,6 +929,8 @@ impl TurnObserver {
             (handle.clone(), children.clone(), permissions.clone());
         Self {
             turn: TurnId::default(),
+            message: secrets::stream(),
+            thought: secrets::stream(),
             handle,
             children,
             permissions,
@@ -914,24 +939,97 @@ impl TurnObserver {
     }
 }
 
+impl TurnObserver {
+    fn begin(&mut self, turn: TurnId) {
+        self.turn = turn;
+        (self.message, self.thought) = (secrets::stream(), secrets::stream());
+    }
+
+    /// No more text belongs to what the agent said and thought so far.
+    async fn end_text(&mut self) {
+        let thought = self.thought.finish_text();
+        self.tell(AgentUpdate::Thought(thought)).await;
+        let message = self.message.finish_text();
+        self.tell(AgentUpdate::Message(message)).await;
+    }
+
+    async fn mask(&mut self, update: AgentUpdate) {
+        let masked = match update {
+            AgentUpdate::Message(text) => {
+                let thought = self.thought.finish_text();
+                self.tell(AgentUpdate::Thought(thought)).await;
+                AgentUpdate::Message(self.message.push_text(&text))
+            }
+            AgentUpdate::Thought(text) => {
+                let message = self.message.finish_text();
+                self.tell(AgentUpdate::Message(message)).await;
+                AgentUpdate::Thought(self.thought.push_text(&text))
+            }
+            AgentUpdate::ToolCalled(mut call) => {
+                self.end_text().await;
+                mask_call(&mut call);
+                AgentUpdate::ToolCalled(call)
+            }
+            AgentUpdate::ToolUpdated(mut call) => {
+                mask_call(&mut call);
+                AgentUpdate::ToolUpdated(call)
+            }
+            AgentUpdate::Planned(mut plan) => {
+                for entry in &mut plan {
+                    secrets::mask_text(&mut entry.content);
+                }
+                AgentUpdate::Planned(plan)
+            }
+            AgentUpdate::Noted { what, mut text } => {
+                secrets::mask_text(&mut text);
+                AgentUpdate::Noted { what, text }
+            }
+            AgentUpdate::Warned(mut text) => {
+                secrets::mask_text(&mut text);
+                AgentUpdate::Warned(text)
+            }
+            AgentUpdate::Used(_) | AgentUpdate::Opened(_) => update,
+        };
+        self.tell(masked).await;
+    }
+
+    async fn tell(&self, update: AgentUpdate) {
+        if let AgentUpdate::Message(text) | AgentUpdate::Thought(text) = &update
+            && text.is_empty()
+        {
+            return;
+        }
+        let turn = self.turn;
+        self.handle
+            .tell_in_turn(Input::Agent { turn, update })
+            .await;
+    }
+}
+
 impl AgentObserver for TurnObserver {
     fn update(&mut self, update: AgentUpdate) -> BoxFuture<'_, ()> {
         self.activity.notify_one();
-        Box::pin(self.handle.tell_in_turn(Input::Agent {
-            turn: self.turn,
-            update,
-        }))
+        Box::pin(self.mask(update))
     }
 
     fn permission(&mut self, request: PermissionRequest) -> BoxFuture<'_, ()> {
         let PermissionRequest {
-            tool,
-            options,
+            mut tool,
+            mut options,
             source,
-            shortened,
-            whole,
+            mut shortened,
+            mut whole,
             answer,
         } = request;
+        let input = tool.input.clone();
+        // Two requests with other secrets look the same, and are not.
+        if mask_call(&mut tool) {
+            shortened = true;
+            whole = whole.or(input);
+        }
+        for option in &mut options {
+            secrets::mask_text(&mut option.name);
+        }
         let ask = self.permissions.add(answer);
         let digest = whole.as_deref().map(input_digest);
         let whole = whole.is_some_and(|text| self.permissions.keep_input(ask, &tool, text));

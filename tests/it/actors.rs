@@ -167,7 +167,7 @@ enum Verdict {
 use Verdict::{May, Never, Own};
 
 /// Every verb, with arguments. `creel` itself has no name.
-const VERBS: [(&str, &str, Verdict); 69] = [
+const VERBS: [(&str, &str, Verdict); 70] = [
     ("", "", May),
     ("run", "--headless --trust -s new", Never("start sessions")),
     ("demo", "--fast --headless", May),
@@ -185,6 +185,7 @@ const VERBS: [(&str, &str, Verdict); 69] = [
     ("search", "hello", May),
     ("stats", "", May),
     ("verify", "s", May),
+    ("prune", "--keep 0 --yes", Never("delete sessions")),
     ("replay", "s", May),
     ("status", "-s s", May),
     ("pause", "-s s", Never("pause the session")),

@@ -33,7 +33,7 @@ use crate::{
         conversation::{AgentUpdate, TurnFailure},
         time::TimeSpan,
     },
-    process::run::ProcessEnd,
+    process::{run::ProcessEnd, secrets},
 };
 
 /// How many events to process at once.
@@ -577,7 +577,8 @@ pub(super) fn words(error: &Error) -> String {
     } else {
         format!(": {data}")
     };
-    format!("{status}{}{more}", error.message)
+    let words = format!("{status}{}{more}", error.message);
+    secrets::masked(&words).into_owned()
 }
 
 pub(super) fn login_methods(hello: &s::InitializeResponse) -> String {

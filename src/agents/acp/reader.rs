@@ -37,7 +37,8 @@ use crate::{
         conversation::{AgentUpdate, PermissionOption, ToolCall, TurnUsage},
         policy::UsageScope,
     },
-    process::{output::TailBuffer, reply_scan::mended},
+    process::{output::TailBuffer, reply_scan::mended, secrets},
+    text::StreamMask,
 };
 
 /// The longest message in bytes. An agent that prints a longer line is disconnected.
@@ -47,28 +48,31 @@ const PIECE: usize = 64 << 10;
 /// Bytes of the last output that are stored to explain a failure.
 const TAIL: usize = 2 << 10;
 
-/// The end of an output. Cheap to clone.
+/// The end of an output, without secrets. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct SharedTail(Arc<Mutex<TailBuffer>>);
+pub(super) struct SharedTail(Arc<Mutex<MaskedTail>>);
+
+#[derive(Debug)]
+struct MaskedTail {
+    tail: TailBuffer,
+    mask: StreamMask,
+}
 
 impl SharedTail {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(TailBuffer::new(TAIL))))
+        let (tail, mask) = (TailBuffer::new(TAIL), secrets::stream());
+        Self(Arc::new(Mutex::new(MaskedTail { tail, mask })))
     }
 
     pub(super) fn push(&self, bytes: &[u8]) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(bytes);
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let MaskedTail { tail, mask } = &mut *kept;
+        tail.push(&mask.push(bytes));
     }
 
     pub(super) fn text(&self) -> String {
-        let bytes = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .bytes();
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = [kept.tail.bytes(), kept.mask.rest().into_owned()].concat();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     }
 }
@@ -213,7 +217,7 @@ pub(super) async fn read(
         looked_at = 0;
     }
     // An unfinished line is not a message.
-    noise.push(&buffer[buffer.len().saturating_sub(TAIL)..]);
+    noise.push(&buffer);
 }
 
 struct ReceiverClosed;
@@ -253,7 +257,7 @@ async fn pass_on(
                     "the agent printed: {}",
                     String::from_utf8_lossy(&line[..line.len().min(400)])
                 );
-                noise.push(&line[line.len().saturating_sub(TAIL)..]);
+                noise.push(line);
                 noise.push(b"\n");
             }
             AcpOutputLine::Update { session, update } => {

@@ -21,12 +21,14 @@ use tokio_util::sync::CancellationToken;
 use super::connection::AcpEvent;
 use super::files::{GuardedProjectDir, ServedFileError};
 use crate::{
-    agents::{INPUT_MAX, NOTE_MAX, limited},
+    agents::{INPUT_MAX, NOTE_MAX, is_recorded_in_part, limited},
     engine::conversation::{AgentUpdate, ToolCall, ToolKind, ToolStatus},
     process::{
         output::{TailBuffer, torn_start},
         run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
+        secrets,
     },
+    text::StreamMask,
 };
 
 /// Bytes of output to store by default.
@@ -75,6 +77,12 @@ struct TerminalBuffer {
 impl SharedTerminalBuffer {
     fn kept(&self) -> MutexGuard<'_, TerminalBuffer> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, bytes: &[u8]) {
+        let mut kept = self.kept();
+        kept.ring.push(bytes);
+        kept.total += bytes.len() as u64;
     }
 
     /// The text, and whether its beginning is missing.
@@ -226,7 +234,7 @@ pub(super) fn described(request: &s::CreateTerminalRequest) -> (ToolCall, bool) 
         input["env"] = env.into();
     }
     let input = format!("{input:#}");
-    let shortened = line.len() > NOTE_MAX || input.len() > INPUT_MAX;
+    let shortened = is_recorded_in_part(&line, NOTE_MAX) || is_recorded_in_part(&input, INPUT_MAX);
     let call = ToolCall {
         call: "command".to_owned(),
         title: limited(&line, NOTE_MAX),
@@ -275,8 +283,10 @@ async fn run(
     let mut watch = TerminalObserver {
         printed: printed.clone(),
         started: Some(news.clone()),
+        mask: secrets::stream(),
     };
     let ended = run::run(spec, &mut watch, &cancel).await;
+    printed.push(&watch.mask.finish());
     let (text, _) = printed.text();
     let (status, ending) = match &ended {
         ProcessEnd::Exit(0) => (ToolStatus::Completed, String::new()),
@@ -318,6 +328,8 @@ fn exit_status(ended: &ProcessEnd) -> s::TerminalExitStatus {
 struct TerminalObserver {
     printed: SharedTerminalBuffer,
     started: Option<mpsc::Sender<AcpEvent>>,
+    /// Both streams are one text.
+    mask: StreamMask,
 }
 
 impl ProcessObserver for TerminalObserver {
@@ -332,8 +344,6 @@ impl ProcessObserver for TerminalObserver {
     }
 
     fn output(&mut self, _: OutputStream, bytes: &[u8]) {
-        let mut kept = self.printed.kept();
-        kept.ring.push(bytes);
-        kept.total += bytes.len() as u64;
+        self.printed.push(&self.mask.push(bytes));
     }
 }

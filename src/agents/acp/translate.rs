@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::options;
 use crate::{
     agents::{
-        INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited, limited_input,
+        INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, is_recorded_in_part, limited, limited_input,
         mcp_tools::ToolCallDetails, unified,
     },
     engine::{
@@ -376,11 +376,11 @@ fn learn_details(
     details.shortened |= fields
         .title
         .as_ref()
-        .is_some_and(|title| title.len() > NOTE_MAX);
+        .is_some_and(|title| is_recorded_in_part(title, NOTE_MAX));
     if let Some(input) = &fields.raw_input {
         details.learn_input(input);
         // The limit applies to the input as shown, which has more spaces.
-        details.shortened |= format!("{input:#}").len() > INPUT_MAX;
+        details.shortened |= is_recorded_in_part(&format!("{input:#}"), INPUT_MAX);
         let whole = details.shortened.then(|| input.to_string());
         details.whole = whole.filter(|text| text.len() <= WHOLE_MAX);
     }

@@ -21,8 +21,9 @@ use crate::{
     process::{
         output::TailBuffer,
         run::{OutputStream, ProcessGroup, ProcessObserver},
+        secrets,
     },
-    text::{CarriageReturnMode, PlainTextFilter, looks_like_failure},
+    text::{CarriageReturnMode, PlainTextFilter, StreamMask, looks_like_failure},
 };
 
 /// Bytes of standard error that are stored to explain a failure.
@@ -36,6 +37,7 @@ pub(super) struct AnswerReader {
     reader: OutputDecoder,
     answer: AnswerStream,
     errors: TailBuffer,
+    errors_mask: StreamMask,
     /// Ends the process.
     stop: CancellationToken,
 }
@@ -168,6 +170,7 @@ impl AnswerReader {
                 reader,
                 answer,
                 errors: TailBuffer::new(ERROR_END),
+                errors_mask: secrets::stream(),
                 stop,
             },
             pieces,
@@ -179,7 +182,8 @@ impl AnswerReader {
         let Self {
             reader,
             mut answer,
-            errors,
+            mut errors,
+            mut errors_mask,
             ..
         } = self;
         let stream = match reader {
@@ -196,6 +200,8 @@ impl AnswerReader {
             .and_then(|stream| stream.counts.warning())
             .into_iter()
             .collect();
+        answer.end_text();
+        errors.push(&errors_mask.finish());
         let last = lossy(&answer.last());
         warnings.extend(answer.finish());
         OutputSummary {
@@ -214,7 +220,7 @@ impl ProcessObserver for AnswerReader {
 
     fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
         match (stream, &mut self.reader) {
-            (OutputStream::Stderr, _) => self.errors.push(bytes),
+            (OutputStream::Stderr, _) => self.errors.push(&self.errors_mask.push(bytes)),
             (OutputStream::Stdout, OutputDecoder::Text(plain)) => {
                 let mut text = Vec::with_capacity(bytes.len());
                 plain.push(bytes, &mut text);
@@ -278,10 +284,16 @@ impl JsonLineDecoder {
             .take()
             .into_iter()
             .for_each(|update| answer.tell(update));
-        let hopeless = self.output.hopeless().map(str::to_owned);
+        let masked = |text: &str| secrets::masked(text).into_owned();
+        let hopeless = self.output.hopeless().map(masked);
         let has_answer = self.output.has_answer();
+        let mut end = self.translator.end();
+        if let StreamOutcome::Failed(words) = &mut end.verdict {
+            secrets::mask_text(words);
+        }
+        end.complaint.as_mut().map(secrets::mask_text);
         JsonStreamSummary {
-            end: self.translator.end(),
+            end,
             has_answer,
             conversation: self.output.conversation(),
             hopeless,
@@ -315,6 +327,7 @@ impl LineCounts {
             ),
             // Half a JSON object is not text that an agent wrote.
             None if line.trim_start().starts_with('{') => {
+                let line = secrets::masked(line);
                 self.cannot_read(&line[..line.floor_char_boundary(80)]);
             }
             None if line.is_empty() && self.plain == 0 => {}

@@ -29,7 +29,9 @@ use crate::{
     process::{
         output::{self, SpoolFile, TailBuffer},
         run::ProcessGroup,
+        secrets,
     },
+    text::StreamMask,
 };
 
 /// Bytes of an answer that are forwarded as they come.
@@ -62,6 +64,7 @@ pub(super) struct AnswerStream {
     total: u64,
     end: TailBuffer,
     last: TailBuffer,
+    mask: StreamMask,
     /// Whether a tool call came after the last text.
     acted: bool,
     path: PathBuf,
@@ -82,6 +85,7 @@ impl AnswerStream {
             total: 0,
             end: TailBuffer::new(ANSWER_END),
             last: TailBuffer::new(LAST),
+            mask: secrets::stream(),
             acted: false,
             name: output::path_from(&place.cwd, &path),
             path,
@@ -106,7 +110,10 @@ impl AnswerStream {
             self.say(text.as_bytes());
             return;
         }
-        self.acted |= matches!(update, AgentUpdate::ToolCalled(_));
+        if matches!(update, AgentUpdate::ToolCalled(_)) {
+            self.end_text();
+            self.acted = true;
+        }
         if self.backlog.fetch_add(1, Ordering::Relaxed) < BACKLOG_MAX {
             self.send(AnswerEvent::Update(update));
         } else {
@@ -116,6 +123,20 @@ impl AnswerStream {
     }
 
     pub(super) fn say(&mut self, bytes: &[u8]) {
+        let masked = self.mask.push(bytes).into_owned();
+        self.say_masked(&masked);
+    }
+
+    /// No more text belongs to what was said so far.
+    pub(super) fn end_text(&mut self) {
+        let rest = self.mask.finish();
+        self.say_masked(&rest);
+    }
+
+    fn say_masked(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         // The text before and after a tool call are two messages.
         if std::mem::take(&mut self.acted) && self.total > 0 {
             self.last.push(b"\n\n");

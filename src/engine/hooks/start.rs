@@ -89,6 +89,7 @@ impl<'a> HookRules<'a> {
             } else {
                 format!("{goal}\n{list}")
             },
+            evidence: self.0.plan().evidence,
             base_branch: submit.base_branch.clone(),
             pr_command: submit.pr_command.clone(),
             test_command: submit.test_command.clone(),

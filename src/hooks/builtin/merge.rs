@@ -27,6 +27,13 @@ use super::{
     program::ProgramRunner,
     push,
 };
+use crate::{
+    engine::policy::EvidencePolicy,
+    journal::{
+        SessionDir,
+        chain::{self, EVIDENCE_NOTES},
+    },
+};
 
 enum ForgeState {
     PullRequest(Box<PullRequest>),
@@ -294,13 +301,7 @@ pub(super) async fn merge_locally(
         )));
     }
     let tree = merged_tree(&worker.runner, status, &base).await?;
-    let commit = commit(
-        &worker.runner,
-        status,
-        (&base, &tree),
-        &worker.submission.title,
-    )
-    .await?;
+    let commit = commit(worker, status, (&base, &tree)).await?;
     match &status.remote {
         Some(remote) => push_base(worker, status, remote, &commit).await?,
         None => move_base(worker, status, &base, &commit).await?,
@@ -365,23 +366,48 @@ pub(super) fn prompt(status: &BranchStatus, conflicts: &[String]) -> String {
 
 /// Creates an unreferenced merge commit.
 async fn commit(
-    runner: &ProgramRunner,
+    worker: &mut BuiltinRun<'_>,
     status: &BranchStatus,
     (base, tree): (&str, &str),
-    title: &str,
 ) -> Result<String, BuiltinError> {
-    let title = title_line(title);
+    let title = title_line(&worker.submission.title);
     let about = if title.is_empty() {
         title
     } else {
         format!("\n\n{title}")
     };
+    let evidence = evidence(worker);
+    let trailer = evidence
+        .as_ref()
+        .filter(|_| worker.submission.evidence == EvidencePolicy::Trailer)
+        .map(|line| format!("\n{line}\n"));
     let message = format!(
-        "Merge branch '{}' into {}{about}\n",
-        status.branch, status.base
+        "Merge branch '{}' into {}{about}\n{}",
+        status.branch,
+        status.base,
+        trailer.unwrap_or_default()
     );
     let parents = [base, status.head.as_str()];
-    runner.commit_tree(tree, &parents, &message).await
+    let runner = &worker.runner;
+    let commit = runner.commit_tree(tree, &parents, &message).await?;
+    if let Some(line) = evidence.filter(|_| worker.submission.evidence == EvidencePolicy::Note) {
+        let notes = format!("--ref={EVIDENCE_NOTES}");
+        // The merge is right without it, too.
+        runner
+            .git(&["notes", &notes, "append", "-m", &line, &commit])
+            .await?;
+    }
+    Ok(commit)
+}
+
+/// The line that names the head of the session's journal, if the session wants it.
+fn evidence(worker: &BuiltinRun<'_>) -> Option<String> {
+    if worker.submission.evidence == EvidencePolicy::None {
+        return None;
+    }
+    let path = worker.call.place.session_dir.clone();
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    chain::evidence(&SessionDir { name, path })
 }
 
 async fn push_base(

@@ -3,6 +3,8 @@
 //! Owns their environment, and how much of their output is stored.
 //!
 //! # Invariants
+//! - What is stored for people and agents has no secrets. Standard output, which creel reads itself, is
+//!   as the program printed it.
 //! - None of them can prompt the user, neither on a terminal nor in an editor.
 //! - Each of them uses only the repository of the folder in which it runs.
 
@@ -25,7 +27,9 @@ use crate::{
         run::{
             self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec, ProgramSpec,
         },
+        secrets,
     },
+    text::StreamMask,
 };
 
 /// Bytes of standard output that are stored.
@@ -221,6 +225,7 @@ struct ProgramObserver<'a> {
     stdout: Vec<u8>,
     stderr: TailBuffer,
     tail: TailBuffer,
+    masks: [StreamMask; 2],
 }
 
 impl<'a> ProgramObserver<'a> {
@@ -230,10 +235,16 @@ impl<'a> ProgramObserver<'a> {
             stdout: Vec::new(),
             stderr: TailBuffer::new(TAIL),
             tail: TailBuffer::new(TAIL),
+            masks: [secrets::stream(), secrets::stream()],
         }
     }
 
-    fn ran(self, end: ProcessEnd, name: &str) -> Result<ProgramResult, BuiltinError> {
+    fn ran(mut self, end: ProcessEnd, name: &str) -> Result<ProgramResult, BuiltinError> {
+        let [stdout, stderr] = &mut self.masks;
+        self.tail.push(&stdout.finish());
+        let rest = stderr.finish();
+        self.tail.push(&rest);
+        self.stderr.push(&rest);
         let printed = printed_text(&self.tail.bytes());
         let halt = |end, message| {
             Err(BuiltinError {
@@ -270,13 +281,18 @@ impl ProcessObserver for ProgramObserver<'_> {
     }
 
     fn output(&mut self, stream: OutputStream, bytes: &[u8]) {
-        self.tail.push(bytes);
+        let [of_stdout, of_stderr] = &mut self.masks;
         match stream {
             OutputStream::Stdout => {
                 let room = ANSWER.saturating_sub(self.stdout.len()).min(bytes.len());
                 self.stdout.extend_from_slice(&bytes[..room]);
+                self.tail.push(&of_stdout.push(bytes));
             }
-            OutputStream::Stderr => self.stderr.push(bytes),
+            OutputStream::Stderr => {
+                let masked = of_stderr.push(bytes);
+                self.stderr.push(&masked);
+                self.tail.push(&masked);
+            }
         }
         if let Some(watch) = &mut self.watch {
             watch.output(stream, bytes);

@@ -29,8 +29,8 @@ use creel::engine::{
     output::EngineOutput,
     policy::{
         AgentAccess, AgentSpec, AutomationHook, Budget, CompletionInstructions, ContextPolicy,
-        GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE, ModelPlan,
-        OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RuleCheck, RuleSpec, SessionPlan,
+        EvidencePolicy, GatePolicies, Gatekeeper, HookAction, HookSpec, LimitsPlan, MERGE,
+        ModelPlan, OpenTasksPolicy, PipeOutput, RetryLimitPolicy, RuleCheck, RuleSpec, SessionPlan,
         SettledPolicy, StopHook, StopHookCondition, StopHookKind, StopPlan, StopPreset, SubmitPlan,
     },
     refusal::Refusal,
@@ -270,6 +270,7 @@ pub fn plan() -> SessionPlan {
         },
         access: AgentAccess::default(),
         budget: Budget::default(),
+        evidence: EvidencePolicy::None,
         agent: "demo".into(),
         models: ModelPlan::default(),
         agent_spec: AgentSpec::Scripted {
