@@ -142,10 +142,11 @@ pub(super) fn write_cast(cast: &CastFile) -> CliResult {
     };
     let look = CastLook {
         size: cast.size,
-        theme: match cast.ui.theme {
-            // A recording has no background that creel could ask for.
-            ThemeName::Auto => ThemeName::Dark,
-            chosen => chosen,
+        // A recording has no background that creel could ask for.
+        theme: if cast.ui.theme == ThemeName::Auto {
+            ThemeName::Dark
+        } else {
+            cast.ui.theme
         },
         signs: match cast.ui.signs {
             SignChoice::Auto | SignChoice::Unicode => SignSet::Unicode,

@@ -273,11 +273,11 @@ impl<'a> DiffContext<'a> {
         let dirty = self.last_dirty();
         let is_elsewhere = |name: &&String| {
             let is_dirty = dirty.is_none_or(|dirty| dirty.contains(*name));
-            let differs = |digest: &Option<&str>| {
+            let differs = |digest: Option<&str>| {
                 let version = after.get(*name).unwrap_or(&FileVersion::Absent);
-                !version.has_digest(*digest)
+                !version.has_digest(digest)
             };
-            is_dirty && digests.get(name.as_str()).is_none_or(differs)
+            is_dirty && digests.get(name.as_str()).copied().is_none_or(differs)
         };
         let unknown = recorded.iter().filter(is_elsewhere).cloned().collect();
         Some(ComparedFiles {

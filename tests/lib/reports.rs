@@ -299,7 +299,7 @@ fn a_long_report_says_what_it_leaves_out() {
 #[test]
 fn a_file_without_known_contents_has_the_edits_of_the_agent_or_only_its_name() {
     let edit = serde_json::json!({
-        "kind": "tool_called", "iteration": 1, "turn": 1, "call": "c", "title": "Edit a.rs",
+        "kind": "tool_called", "iteration": 1, "turn": 1, "call": "c", "title": "Edit a.rs", "status": "completed",
         "diff": "--- /p/src/a.rs\n+++ /p/src/a.rs\n@@ -1 +1 @@\n-old\n+new\n"
     });
     let work = serde_json::json!({ "work": { "files_modified": ["src/a.rs", "b.rs"] } });
