@@ -2,7 +2,7 @@
 //! a session whose texts are hostile.
 
 #[path = "../../src/config/tests/schema_check.rs"]
-mod schema_check;
+pub(crate) mod schema_check;
 
 use std::{
     fs,

@@ -1,14 +1,19 @@
 //! Sums over random sessions are the sums of their reports.
 
-#[path = "../../src/config/tests/schema_check.rs"]
-mod schema_check;
-
 use std::collections::BTreeMap;
 
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use serde_json::Value;
 
+use crate::{
+    engine::invariants::{a_script, happen, run_out, what_happens},
+    reports::schema_check::objections,
+    support::{
+        screen::records,
+        world::{World, random_cases},
+    },
+};
 use creel::{
     engine::{
         event::{Event, TurnEvent},
@@ -18,15 +23,6 @@ use creel::{
     report::{
         Report, ReportBuilder, Verification,
         stats::{STATS_SCHEMA, SessionFigures, StatsGroup, StatsKey, stats},
-    },
-};
-use schema_check::objections;
-
-use crate::{
-    engine::invariants::{a_script, happen, run_out, what_happens},
-    support::{
-        screen::records,
-        world::{World, random_cases},
     },
 };
 
@@ -81,7 +77,9 @@ fn a_session() -> impl Strategy<Value = Vec<Record>> {
 
 fn report(records: &[Record]) -> Report {
     let mut builder = ReportBuilder::default();
-    records.iter().for_each(|record| builder.take(record));
+    for record in records {
+        builder.take(record);
+    }
     builder.finish().expect("a session has begun")
 }
 
@@ -215,10 +213,10 @@ fn what_is_not_known_is_never_zero() {
     };
     let nothing = began(&[]);
     let unknown = began(&[sent.clone(), ended]);
-    let open = began(&[sent.clone()]);
+    let open = began(std::slice::from_ref(&sent));
     let known = began(&[sent, paid]);
-    assert_eq!(sum(&[nothing.clone()]), (Some(0.0), 0));
-    assert_eq!(sum(&[unknown.clone()]), (None, 1));
+    assert_eq!(sum(std::slice::from_ref(&nothing)), (Some(0.0), 0));
+    assert_eq!(sum(std::slice::from_ref(&unknown)), (None, 1));
     assert_eq!(sum(&[open.clone(), nothing]), (None, 1));
     assert_eq!(sum(&[unknown, known, open]), (Some(0.25), 2));
 }
