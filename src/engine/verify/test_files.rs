@@ -333,13 +333,13 @@ impl<'a> FileLines<'a> {
         let (line, fewer) = net(&proves);
         if fewer > 0 {
             let file = file.clone();
-            let fewer = number(fewer) - 1;
+            let fewer = count(fewer);
             found.push(TestFinding::FewerAssertions { file, line, fewer });
         }
         let (line, tests) = net(&|line| language.declares.is_match(line));
         let fewer = tests.saturating_sub(marks);
         if fewer > 0 {
-            let fewer = number(fewer) - 1;
+            let fewer = count(fewer);
             found.push(TestFinding::TestsRemoved { file, line, fewer });
         }
         found.extend(self.comparisons_that_are_always_true());
@@ -401,9 +401,13 @@ impl<'a> FileLines<'a> {
     }
 }
 
-/// The number of a line, or one more than a count.
+/// The number of the line at this index.
 fn number(index: usize) -> u64 {
-    u64::try_from(index).unwrap_or(u64::MAX - 1) + 1
+    count(index).saturating_add(1)
+}
+
+fn count(many: usize) -> u64 {
+    u64::try_from(many).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
