@@ -568,7 +568,7 @@ impl Story {
                         by,
                         changes: Some(engine::verify::MeasuredChanges::default()),
                         missing: Vec::new(),
-                        tests: Some(Default::default()),
+                        tests: Some(engine::verify::test_guard::TestComparison::default()),
                     }));
             }
             Effect::CheckRule(_)

@@ -17,7 +17,7 @@ use creel::{
         event::{Event, SessionEvent, UserPresence},
         input::Input,
         time::{TimeSpan, UnixTime},
-        verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement},
+        verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement, test_guard::TestComparison},
     },
     journal::Record,
 };
@@ -156,7 +156,7 @@ fn resumed(mut state: SessionState, last: UnixTime) -> String {
                 by,
                 changes: Some(MeasuredChanges::default()),
                 missing: Vec::new(),
-                tests: Some(Default::default()),
+                tests: Some(TestComparison::default()),
             })
         });
     }

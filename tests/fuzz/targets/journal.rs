@@ -114,7 +114,7 @@ fn goes_on(mut state: SessionState, now: UnixTime) -> String {
                     by: *by,
                     changes: Some(MeasuredChanges::default()),
                     missing: Vec::new(),
-                    tests: Some(Default::default()),
+                    tests: Some(creel::engine::verify::test_guard::TestComparison::default()),
                 })
             } else {
                 None
