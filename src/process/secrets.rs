@@ -135,9 +135,11 @@ fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let words: Vec<&str> = name.split('_').collect();
     let is_about = words.last().is_some_and(|last| ABOUT.contains(last));
-    let is_secret =
-        |word: &&str| WORDS.contains(word) || ENDS.iter().any(|end| word.ends_with(end));
-    !is_about && words.iter().any(|word| is_secret(&word))
+    !is_about && words.iter().any(|word| is_secret_word(word))
+}
+
+fn is_secret_word(word: &str) -> bool {
+    WORDS.contains(&word) || ENDS.iter().any(|end| word.ends_with(end))
 }
 
 /// Not a number, and not the path of something that exists.

@@ -29,9 +29,10 @@ pub(super) fn add(cwd: &Path, folder: &SessionDir) {
     let notes = format!("--ref={EVIDENCE_NOTES}");
     let add = ["notes", &notes, "append", "-m", &line, "HEAD"];
     let has_name = ask(&["var", "GIT_COMMITTER_IDENT"]).is_ok_and(|reply| reply.is_ok);
-    let args = match has_name {
-        true => add.to_vec(),
-        false => [&NAMELESS[..], &add].concat(),
+    let args = if has_name {
+        add.to_vec()
+    } else {
+        [&NAMELESS[..], &add].concat()
     };
     match ask(&args) {
         Ok(reply) if reply.is_ok => {}
