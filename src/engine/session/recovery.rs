@@ -488,6 +488,8 @@ fn continue_at(session: &mut SessionState, next: AfterResume, cut: Option<Prompt
                     ..LoopEnd::offering(ending.outcome, &ending.reason)
                 };
             }
+            // The pass over the checks was cut. A new one follows if it is needed.
+            session.verify.pass = None;
             session.phase = Phase::Delivering;
         }
         AfterResume::Gate => stand_at_gate(session),

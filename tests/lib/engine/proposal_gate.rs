@@ -2,13 +2,14 @@
 
 use expect_test::expect;
 
+use super::invariants::run_out;
 use crate::support::{
     samples::{at_gate, until},
     world::*,
 };
 use creel::engine::{
     effect::ExitReason,
-    event::{ActorKind, Event, GateEvent, TurnEvent},
+    event::{ActorKind, Event, GateEvent, StopTiming, TurnEvent},
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
@@ -307,6 +308,32 @@ fn leaving_queues_nothing_and_the_changed_proposal_stays() {
         end.as_deref(),
         Some("ended complete (the user queued none of the proposed tasks)")
     );
+}
+
+#[test]
+fn a_session_that_was_stopped_and_killed_in_its_last_checks_gets_its_message_and_ends() {
+    let script = proposes(&[TWO])
+        .rule("rule", &[true])
+        .attended(&[(GateKind::Proposal, GateChoice::Approve)]);
+    let mut world = at_gate(script);
+    answer(&mut world, GateChoice::Leave, None);
+    assert!(world.state.verify.pass.is_some(), "the rule is checked");
+    world.command(SessionCommand::Message {
+        text: "Be careful.".to_owned(),
+    });
+    world.command(SessionCommand::Stop {
+        how: StopTiming::Now,
+    });
+    let mut world = World::from_events(world.script, &world.events);
+    world.input(Input::Resume {
+        presence: world.script.presence,
+        max_iterations: None,
+        checkpoint: None,
+        answer: None,
+    });
+    let world = run_out(world);
+    assert!(world.story().contains("Be careful."), "{}", world.story());
+    assert!(world.left.is_some());
 }
 
 #[test]
