@@ -36,6 +36,7 @@ use crate::{
         output::CapturedOutput,
         programs, project_variable,
         run::{ProcessEnd, ProcessObserver, ProcessSpec, ProgramSpec},
+        secrets,
     },
     text::{TestCountReader, TestCounts},
 };
@@ -123,7 +124,11 @@ pub async fn run_hook(
     let whole = file
         .as_ref()
         .map(|_| format!("all of it: {}", place.output_file_from_project(job.run)));
-    let limited = |text: String| process::output::limited(text, job.output_limit, whole.as_deref());
+    // JSON can spell a secret in another way.
+    let limited = |mut text: String| {
+        secrets::mask_text(&mut text);
+        process::output::limited(text, job.output_limit, whole.as_deref())
+    };
     let reply = reply.map(|reply| HookReply {
         reason: reply.reason.map(limited),
         additional_context: reply.additional_context.map(limited),

@@ -7,11 +7,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     path::Path,
 };
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use crate::{
@@ -31,14 +32,15 @@ use crate::{
     runtime::now,
     sessions::stored_session::{self, RemovalPreview},
     text::counted,
-    worktrees::{ProjectRepository, WorktreeError},
+    worktrees::{self, ProjectRepository, WorktreeError},
 };
 
 /// Which sessions to delete.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("which").args(["older_than", "keep"]).required(true).multiple(true)))]
 pub struct PruneArgs {
     /// Delete sessions that ended longer ago than this: `30d`, `12h`.
-    #[arg(long, value_name = "TIME", value_parser = duration_of, required_unless_present = "keep")]
+    #[arg(long, value_name = "TIME", value_parser = duration_of)]
     pub older_than: Option<TimeSpan>,
     /// Keep this many of the latest sessions, whatever their age.
     #[arg(long, value_name = "N")]
@@ -85,7 +87,21 @@ pub(super) fn prune(args: &PruneArgs) -> CliResult {
     let is_confirmed = args.yes || (count > 0 && is_asked && a_person_agrees(&what)?);
     let mut code = 0;
     if is_confirmed {
+        // The answer can take a while.
+        let still = old_sessions(args, &root, &sessions)?;
         for session in found.iter_mut().filter(|session| session.kept.is_none()) {
+            let is_same = |now: &PrunableSession| {
+                now.session == session.session && now.ended == session.ended && now.kept.is_none()
+            };
+            if !still.iter().any(is_same) {
+                session.kept = Some("it has changed since it was listed".to_owned());
+                code = 1;
+                say(&format!(
+                    "creel: {} stays: it has changed since it was listed",
+                    session.session
+                ));
+                continue;
+            }
             match stored_session::remove(&session.preview.folder) {
                 Ok(()) => session.deleted = true,
                 Err(error) => {
@@ -172,7 +188,7 @@ impl SessionNeeds {
         let repository = match ProjectRepository::of(root) {
             Ok(repository) => Some(repository),
             // There are no worktrees and no branches.
-            Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit) => None,
+            Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit) if !had_git(root) => None,
             Err(error) => return Err(error.into()),
         };
         let unsent = sessions.unsent().map_err(|error| {
@@ -209,6 +225,15 @@ impl SessionNeeds {
             None => self.has_server.then(elsewhere),
         }
     }
+}
+
+/// Whether there is a repository that git cannot read now, or was one.
+fn had_git(root: &Path) -> bool {
+    let is_folder =
+        |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.path().is_dir());
+    let worktrees = fs::read_dir(root.join(worktrees::FOLDER));
+    root.ancestors().any(|above| above.join(".git").exists())
+        || worktrees.is_ok_and(|mut found| found.any(is_folder))
 }
 
 fn unsaved_work(repository: &ProjectRepository) -> CliResult<BTreeMap<String, String>> {

@@ -33,18 +33,19 @@ const STEPS_MAX: usize = 256 * 1024;
 /// Shorter values of variables are not secrets: they would be found in ordinary words.
 pub const VALUE_MIN: usize = 8;
 
-/// The forms of well-known tokens. Bytes, not characters: output need not be text.
+/// The forms of well-known tokens, each at the beginning of a word, after a colour code or after a line
+/// break in JSON. Bytes, not characters: output need not be text.
 const FORMS: [&str; 9] = [
-    r"(?-u)\bsk-[A-Za-z0-9_-]{12,}",
-    r"(?-u)\bgh[oprsu]_[A-Za-z0-9_]{16,}",
-    r"(?-u)\bgithub_pat_[A-Za-z0-9_]{16,}",
-    r"(?-u)\bxox[a-z]-[A-Za-z0-9-]{10,}",
-    r"(?-u)\bA[KS]IA[A-Z0-9]{12,}",
-    r"(?-u)\bglpat-[A-Za-z0-9_.-]{12,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])sk-[A-Za-z0-9_-]{12,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])gh[oprsu]_[A-Za-z0-9_]{16,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])github_pat_[A-Za-z0-9_]{16,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])xox[a-z]-[A-Za-z0-9-]{10,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])A[KS]IA[A-Z0-9]{12,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])glpat-[A-Za-z0-9_.-]{12,}",
     // A JSON Web Token: two JSON objects and a signature.
-    r"(?-u)\beyJ[A-Za-z0-9_-]{4,}\.eyJ[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])eyJ[A-Za-z0-9_-]{4,}\.eyJ[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?",
     // A word after `Bearer` is a token if it has a digit or is long.
-    r"(?-u)\b[Bb]earer[ \t]+(?:[A-Za-z._~+/=-]*[0-9][A-Za-z0-9._~+/=-]{3,}|[A-Za-z0-9._~+/=-]{20,})",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])[Bb]earer[ \t]+(?:[A-Za-z._~+/=-]*[0-9][A-Za-z0-9._~+/=-]{3,}|[A-Za-z0-9._~+/=-]{20,})",
     // A block, or what there is of it: lines of its letters after its first line.
     concat!(
         "(?-u)-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----",

@@ -131,6 +131,12 @@ fn a_session_stays_while_its_worktree_has_work() {
         pruned.err
     );
     assert_eq!(left(&project), ["w"]);
+    // What cannot be found out is no reason to delete.
+    let git = project.root().join(".git");
+    std::fs::rename(&git, project.root().join("away")).expect("it is there");
+    let refused = project.creel(&["prune", "--keep", "0", "--yes"]);
+    assert_ne!(refused.code, 0, "{}", refused.out);
+    assert_eq!(left(&project), ["w"]);
 }
 
 #[test]

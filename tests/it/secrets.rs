@@ -129,6 +129,28 @@ fn nothing_that_creel_writes_has_a_secret_that_a_hook_or_the_agent_printed() {
 }
 
 #[test]
+fn a_secret_in_a_reply_is_masked_however_json_spells_it() {
+    let reply = r#"{"additionalContext": "see:\nghp_planted0123456789abcdefABCDEF or \u0067hp_planted0123456789abcdefABCDEF",
+        "systemMessage": "\tsk-live-planted0123456789"}"#;
+    let config = "prompt: GOAL\nagents: { demo: { script: scenario.yaml } }\n\
+                  hooks: { pre_iteration: [{ name: note, command: 'cat reply.json' }] }\n";
+    let project = Project::with(config).file("reply.json", reply).file(
+        "scenario.yaml",
+        "otherwise: { say: <promise>COMPLETE</promise> }",
+    );
+    let ran = project.creel(&["run", "--headless", "--trust", "-s", "s"]);
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    let shown = project.creel(&["show", "s", "--prompts"]);
+    assert!(shown.out.contains("[masked] or [masked]"), "{}", shown.out);
+    assert_eq!(leaks(&project.root().join(".creel")), Vec::<String>::new());
+    let printed = format!("{}{}{}", ran.out, ran.err, shown.out);
+    assert!(
+        !PLANTED.iter().any(|secret| printed.contains(secret)),
+        "{printed}"
+    );
+}
+
+#[test]
 fn a_pattern_that_is_no_regular_expression_is_an_error_with_its_line() {
     let project =
         Project::with("prompt: GOAL\nmask:\n  - 'acme-[0-9'\n  - 'x*'\nchecks: [\"true\"]\n");

@@ -61,6 +61,21 @@ fn well_known_tokens_are_masked_wherever_a_stream_is_cut() {
 }
 
 #[test]
+fn a_token_after_a_colour_code_is_masked_wherever_a_stream_is_cut() {
+    let mask = mask(&[], &[]);
+    for token in TOKENS {
+        let text = format!("\u{1b}[1;31m{token}\u{1b}[0m and \u{1b}[32mgood\u{1b}[0m\n");
+        let expected = mask.text(&text).into_owned();
+        let end = "[masked]\u{1b}[0m and \u{1b}[32mgood\u{1b}[0m\n";
+        assert!(expected.ends_with(end), "{expected}");
+        for cut in 0..text.len() {
+            let (one, two) = text.as_bytes().split_at(cut);
+            assert_eq!(in_pieces(&mask, &[one, two]), expected, "{token} at {cut}");
+        }
+    }
+}
+
+#[test]
 fn values_are_masked_as_they_are_and_inside_json() {
     let mask = mask(
         &[VALUE, "hunter2hunter2", "hunter2hunter2more", "short"],
