@@ -20,7 +20,6 @@ use crate::{
         style::{ColourMode, TextRole},
         text::plain,
     },
-    sessions::session_store::ProjectList,
 };
 
 /// Nothing matches.
@@ -109,14 +108,7 @@ struct FoundLine<'a> {
 
 pub(super) fn search(args: &SearchArgs) -> CliResult {
     let pattern = pattern(args)?;
-    let (root, _) = target::sessions_of(&args.config)?;
-    let mut projects = vec![root];
-    if args.all {
-        let known = ProjectList::of(&target::state_dir()?).projects();
-        projects.extend(known);
-        projects.sort();
-        projects.dedup();
-    }
+    let projects = target::projects_of(&args.config, args.all)?;
     let paint = ColourMode::for_stream(&std::io::stdout());
     let (mut count, mut listed) = (0_usize, Vec::new());
     for session in newest_first(&projects) {

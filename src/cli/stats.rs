@@ -23,7 +23,7 @@ use crate::{
         stats::{CheckFigures, SessionFigures, SessionStats, StatsGroup, StatsKey, stats},
     },
     runtime::now,
-    sessions::{session_store::ProjectList, stored_session},
+    sessions::stored_session,
 };
 
 /// The longest name in a row, in characters.
@@ -77,14 +77,7 @@ impl StatsKeyArg {
 }
 
 pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
-    let (root, _) = target::sessions_of(&args.config)?;
-    let mut projects = vec![root];
-    if args.all {
-        let known = ProjectList::of(&target::state_dir()?).projects();
-        projects.extend(known);
-        projects.sort();
-        projects.dedup();
-    }
+    let projects = target::projects_of(&args.config, args.all)?;
     let sessions = sessions(&projects, args.all)?;
     let read = stored_session::for_each(&sessions, |session| {
         let project = session.project().display().to_string();

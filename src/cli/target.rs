@@ -29,7 +29,7 @@ use crate::{
     journal::{self, JournalError, SessionDir, SessionsDir},
     process::process_table::ProcessTable,
     protocol::{ClientKind, ReplyData, SessionRequest, process_origin},
-    sessions::session_client::request_once,
+    sessions::{session_client::request_once, session_store::ProjectList},
     text::nearest,
     worktrees::{self, ProjectRepository},
 };
@@ -180,6 +180,18 @@ fn as_json(mistake: &config::diagnostic::Diagnostic) -> serde_json::Value {
         "message": mistake.message,
         "hint": mistake.hint,
     })
+}
+
+/// The project of these sessions, or with `all` every project in which the user has run creel.
+pub(crate) fn projects_of(args: &ConfigArgs, all: bool) -> CliResult<Vec<PathBuf>> {
+    let (root, _) = sessions_of(args)?;
+    let mut projects = vec![root];
+    if all {
+        projects.extend(ProjectList::of(&state_dir()?).projects());
+        projects.sort();
+        projects.dedup();
+    }
+    Ok(projects)
 }
 
 /// The sessions of the project that the config names, otherwise those of the current folder.

@@ -197,7 +197,7 @@ fn line_regex(pattern: &str, case: SearchCase) -> Result<regex::Regex, regex::Er
         .build()
 }
 
-/// Writes the texts of a line of JSON, each on lines of its own, and what is between them.
+/// Writes the texts of a line of JSON, each on its own lines, and what is between them.
 fn write_texts(line: &[u8], texts: &mut Vec<u8>) {
     texts.clear();
     let mut rest = line;
