@@ -122,6 +122,8 @@ pub struct Journal {
     snapshots: SnapshotWriter,
     /// The hash of the last line. None if that line has no link.
     chain: Option<ChainHash>,
+    /// Whether this process has written nothing yet.
+    is_untouched: bool,
 }
 
 /// What a power loss could still take away.
@@ -295,6 +297,7 @@ impl Journal {
             prompts,
             snapshots,
             chain,
+            is_untouched: true,
         })
     }
 
@@ -401,6 +404,7 @@ impl Journal {
     }
 
     fn write(&mut self, lines: &str, matters: bool) -> io::Result<()> {
+        self.is_untouched = false;
         self.file.write_all(lines.as_bytes())?;
         // Before the sync, which can take long.
         self.mark_written(lines.len() as u64);
@@ -532,6 +536,10 @@ impl LockedJournal {
 impl Drop for Journal {
     fn drop(&mut self) {
         let _ = self.file.sync_data();
+        // A refused `resume` leaves the journal as it was.
+        if self.is_untouched {
+            self.seal();
+        }
         self.folder.mark_stopped();
     }
 }

@@ -388,6 +388,8 @@ fn an_answer_that_the_gate_does_not_offer_changes_nothing() {
         );
     }
     assert_eq!(project.records().len(), before);
+    let verified = project.creel(&["verify", "s"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
 }
 
 #[test]
