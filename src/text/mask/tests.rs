@@ -109,7 +109,7 @@ fn ordinary_text_is_passed_on_at_once() {
     for text in [
         "task-list-of-the-whole-project: 12 tests\n",
         "a bearer of bad news, Bearer authentication\n",
-        "- one\n- two\nsk-learn\n",
+        "- one\n- two\nsk-learn\n.sk-fading-circle .sk-circle12:before\n",
         "# Heading\n\n-----\n",
     ] {
         let mut stream = StreamMask::new(mask.clone());
