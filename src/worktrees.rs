@@ -23,7 +23,7 @@ pub mod removal;
 pub use new_worktree::{PreparedWorktree, WorktreeRequest};
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
@@ -37,6 +37,15 @@ use crate::{
 
 /// Where worktrees are, below the project.
 pub const FOLDER: &str = ".creel/worktrees";
+
+/// Whether git may have something of this project although it cannot be asked now: there is a
+/// repository, or there was one.
+pub fn may_have_git(project: &Path) -> bool {
+    let is_folder =
+        |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.path().is_dir());
+    let mut found = project.join(FOLDER).read_dir().into_iter().flatten();
+    project.ancestors().any(|above| above.join(".git").exists()) || found.any(is_folder)
+}
 
 /// The option that leaves out the hooks of the repository.
 const NO_HOOKS: [&str; 2] = ["-c", "core.hooksPath=/dev/null"];

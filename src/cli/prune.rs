@@ -7,12 +7,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     path::Path,
 };
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 use serde::Serialize;
 
 use crate::{
@@ -37,7 +36,6 @@ use crate::{
 
 /// Which sessions to delete.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("which").args(["older_than", "keep"]).required(true).multiple(true)))]
 pub struct PruneArgs {
     /// Delete sessions that ended longer ago than this: `30d`, `12h`.
     #[arg(long, value_name = "TIME", value_parser = duration_of)]
@@ -73,6 +71,11 @@ struct PrunableSession {
 }
 
 pub(super) fn prune(args: &PruneArgs) -> CliResult {
+    if args.older_than.is_none() && args.keep.is_none() {
+        return Err(CliError::usage(
+            "say which sessions to delete: `--older-than 30d`, `--keep 20` (all but the latest 20), or both",
+        ));
+    }
     let (root, sessions) = target::sessions_of(&args.config)?;
     let mut found = old_sessions(args, &root, &sessions)?;
     let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal() && !args.json;
@@ -173,7 +176,7 @@ fn old_sessions(
 
 /// What still needs sessions that have ended.
 struct SessionNeeds {
-    /// What their worktrees have, by the name of the session.
+    /// What worktrees have, by their names: several sessions can work in one.
     unsaved: BTreeMap<String, String>,
     /// Why the queue needs the session of a run, if it does, by the mark of the run.
     runs: BTreeMap<String, Option<String>>,
@@ -188,7 +191,11 @@ impl SessionNeeds {
         let repository = match ProjectRepository::of(root) {
             Ok(repository) => Some(repository),
             // There are no worktrees and no branches.
-            Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit) if !had_git(root) => None,
+            Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit)
+                if !worktrees::may_have_git(root) =>
+            {
+                None
+            }
             Err(error) => return Err(error.into()),
         };
         let unsent = sessions.unsent().map_err(|error| {
@@ -212,13 +219,15 @@ impl SessionNeeds {
         if self.unsent.contains(&folder.name) {
             return Some("the server may lack some of its records".to_owned());
         }
-        if let Some(unsaved) = self.unsaved.get(&folder.name) {
-            return Some(unsaved.clone());
-        }
-        let run = match journal::fold(&folder.journal()) {
-            Ok(state) => state.began.order?,
+        let began = match journal::fold(&folder.journal()) {
+            Ok(state) => state.began,
             Err(error) => return Some(error.to_string()),
         };
+        let worktree = began.worktree.as_ref();
+        if let Some(unsaved) = worktree.and_then(|it| self.unsaved.get(&it.name)) {
+            return Some(unsaved.clone());
+        }
+        let run = began.order?;
         let elsewhere = || "its task can be in the queue of the server".to_owned();
         match self.runs.get(&run) {
             Some(reason) => reason.clone(),
@@ -227,21 +236,12 @@ impl SessionNeeds {
     }
 }
 
-/// Whether there is a repository that git cannot read now, or was one.
-fn had_git(root: &Path) -> bool {
-    let is_folder =
-        |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|entry| entry.path().is_dir());
-    let worktrees = fs::read_dir(root.join(worktrees::FOLDER));
-    root.ancestors().any(|above| above.join(".git").exists())
-        || worktrees.is_ok_and(|mut found| found.any(is_folder))
-}
-
 fn unsaved_work(repository: &ProjectRepository) -> CliResult<BTreeMap<String, String>> {
     let mut found = BTreeMap::new();
     for worktree in repository.worktrees()? {
-        if let (Some(unsaved), Some(session)) = (worktree.unsaved(repository)?, &worktree.session) {
+        if let Some(unsaved) = worktree.unsaved(repository)? {
             let why = format!("its worktree has {}", unsaved.in_words());
-            found.insert(session.clone(), why);
+            found.insert(worktree.name, why);
         }
     }
     Ok(found)

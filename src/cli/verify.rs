@@ -14,7 +14,7 @@ use crate::{
         chain::{self, ChainCheck, ChainFinding, EVIDENCE, EVIDENCE_NOTES, JournalOrigin},
     },
     text::counted,
-    worktrees::{ProjectRepository, WorktreeError},
+    worktrees::{self, ProjectRepository, WorktreeError},
 };
 
 /// Something is not as creel wrote it, or nothing shows whether it is.
@@ -103,23 +103,26 @@ pub(super) fn verify(args: &VerifyArgs) -> CliResult {
 fn evidence_of(folder: &SessionDir) -> CliResult<Vec<CommitEvidence>> {
     let repository = match ProjectRepository::of(folder.project()) {
         Ok(repository) => repository,
-        Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit) => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
+        Err(WorktreeError::NoRepository(_) | WorktreeError::NoGit)
+            if !worktrees::may_have_git(folder.project()) =>
+        {
+            return Ok(Vec::new());
+        }
+        Err(error) => {
+            return Err(CliError::failed(format!(
+                "cannot search the commits for heads of the journal: {error}"
+            )));
+        }
     };
     let prefix = format!("{EVIDENCE}: {} ", folder.name);
     let (notes, grep) = (
         format!("--notes={EVIDENCE_NOTES}"),
         format!("--grep={prefix}"),
     );
-    // A byte that no message contains begins each commit.
-    let log = [
-        "log",
-        "--all",
-        &notes,
-        "--fixed-strings",
-        &grep,
-        "--format=%x01%H%n%B%n%N",
-    ];
+    // A byte that no message contains begins each commit. The text of a message can have such a line as
+    // an example, so only its trailers count.
+    let format = format!("--format=%x01%H%n%(trailers:only,unfold,key={EVIDENCE})%n%N");
+    let log = ["log", "--all", &notes, "--fixed-strings", &grep, &format];
     let found = repository.ask(&log)?;
     if !found.is_ok {
         let why = found.complaint();
@@ -135,7 +138,7 @@ fn evidence_of(folder: &SessionDir) -> CliResult<Vec<CommitEvidence>> {
     for commit in found.stdout.split('\u{1}').skip(1) {
         let mut lines = commit.lines();
         let id = lines.next().unwrap_or_default();
-        let heads = lines.filter_map(|line| line.trim().strip_prefix(prefix.as_str()));
+        let heads = lines.filter_map(|line| line.trim_end().strip_prefix(prefix.as_str()));
         evidence.extend(heads.map(|head| CommitEvidence {
             commit: id.to_owned(),
             head: head.to_owned(),

@@ -3,7 +3,7 @@
 use crate::{
     support::{
         git_project::{git, repository, with_remote},
-        project::Project,
+        project::{Project, Ran},
     },
     task_branches::{add, drain, with_agent},
 };
@@ -90,4 +90,28 @@ fn commits_of_the_merge_queue_name_the_journal_of_their_session() {
         "{}",
         verified.out
     );
+}
+
+#[test]
+fn only_trailers_of_commits_count_as_evidence() {
+    let project = noted();
+    let example =
+        "docs: how evidence looks\n\nCreel-Journal: s 0123456789abcdef\n\nThat was an example.";
+    git(&project, &["commit", "-q", "--allow-empty", "-m", example]);
+    let verified = project.creel(&["verify", "s"]);
+    assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
+    let trailer = "work\n\nCreel-Journal: s 0123456789abcdef";
+    git(&project, &["commit", "-q", "--allow-empty", "-m", trailer]);
+    let verified = project.creel(&["verify", "s"]);
+    assert_eq!(verified.code, 1, "{}{}", verified.out, verified.err);
+}
+
+#[test]
+fn a_repository_that_cannot_be_searched_is_no_proof() {
+    let project = noted();
+    let mut without_git = project.command(&["verify", "s"]);
+    let ran = without_git.env("PATH", "/nonexistent").output();
+    let ran = Ran::of(&ran.expect("creel starts"));
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("cannot search the commits"), "{}", ran.err);
 }

@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::support::project::Project;
+use crate::support::{
+    git_project::{git, repository},
+    project::Project,
+};
 
 const CONFIG: &str =
     "prompt: GOAL\ninstructions: none\nagents: { demo: { script: scenario.yaml } }\n";
@@ -154,4 +157,47 @@ fn a_session_stays_while_its_task_of_the_queue_is_open() {
     project.creel(&["task", "remove", "--queue", "q"]);
     project.creel(&["prune", "--keep", "0", "--yes"]);
     assert_eq!(left(&project), [""; 0]);
+}
+
+#[test]
+fn without_a_choice_prune_names_both_options() {
+    let ran = project("otherwise: { say: Hi }").creel(&["prune"]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    assert!(
+        ran.err.contains("--older-than 30d") && ran.err.contains("--keep 20"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn two_sessions_in_one_worktree_both_stay_while_it_has_work() {
+    let project = repository(CONFIG);
+    project.write(
+        "scenario.yaml",
+        "turns: [{ run: 'echo work > new.txt' }]\notherwise: { say: <promise>COMPLETE</promise> }",
+    );
+    git(&project, &["add", "--all"]);
+    git(&project, &["commit", "--quiet", "-m", "files"]);
+    for name in ["one", "two"] {
+        let args = [
+            "run",
+            "--headless",
+            "--trust",
+            "-s",
+            name,
+            "--worktree",
+            "shared",
+        ];
+        let ran = project.creel(&args);
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    }
+    let pruned = project.creel(&["prune", "--keep", "0", "--yes"]);
+    assert_eq!(
+        left(&project),
+        ["one", "two"],
+        "{}{}",
+        pruned.out,
+        pruned.err
+    );
 }
