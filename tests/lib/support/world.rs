@@ -559,7 +559,10 @@ impl World {
                 && step.events.is_empty()
                 && step.effects.iter().all(asks_forge);
             if step.is_empty() || waits || self.left.is_some() {
-                is_restored_from_its_stored_form(&self.state);
+                // Comparing every state takes most of the time of the random sessions.
+                if self.events.len().is_multiple_of(4) || self.state.phase.outcome().is_some() {
+                    is_restored_from_its_stored_form(&self.state);
+                }
                 return;
             }
             self.commit(step);
