@@ -215,10 +215,15 @@ fn gates() -> Vec<ShownState> {
         world: samples::prompt_kept_back(),
         ..state(GateKind::Escalation)
     };
+    let tests = ShownState {
+        name: "gate-weaker-tests",
+        world: samples::weaker_tests(),
+        ..state(GateKind::Tampered)
+    };
     GateKind::ALL
         .into_iter()
         .map(state)
-        .chain([prompt])
+        .chain(vec![prompt, tests])
         .collect()
 }
 

@@ -11,11 +11,12 @@ use creel::engine::{
     input::{GateAnswer, Input, SessionCommand},
     policy::{
         BackoffPolicy, Budget, DeliveryPolicy, HookFailurePolicy, ProposalPlan, ReviewPolicy,
-        UsageLimitPolicy,
+        TestProtection, UsageLimitPolicy,
     },
     question::{AgentQuestion, FieldKind, FieldOption, QuestionField},
     submit::kind::PipelineKind,
     time::TimeSpan,
+    verify::test_guard::{TestComparison, TestFinding},
     watch::forge::{ForgeReading, ReviewDecision},
 };
 
@@ -570,6 +571,43 @@ pub fn tampered() -> World {
         },
     });
     until(world, |world| world.state.gates.open.is_some())
+}
+
+/// The agent made the checks pass by skipping tests and removing an assertion.
+pub fn weaker_tests() -> World {
+    const BEFORE: &str =
+        "test result: FAILED. 6 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out";
+    const AFTER: &str =
+        "test result: ok. 6 passed; 0 failed; 4 ignored; 0 measured; 0 filtered out";
+    let mut script = Script::new()
+        .hook(
+            HookPoint::Stop,
+            "tests",
+            [exits(2, BEFORE, "3 tests fail"), prints(AFTER)],
+        )
+        .agent([DONE])
+        .attended(&[(GateKind::Tampered, GateChoice::Ignore)])
+        .plan(|plan| plan.access.protect_tests = TestProtection::Gate);
+    script.works = Some(9);
+    script.tests = Some(TestComparison {
+        files: 2,
+        findings: vec![
+            TestFinding::FewerAssertions {
+                file: "tests/price.rs".into(),
+                line: 41,
+                fewer: 2,
+            },
+            TestFinding::Weakened {
+                file: "tests/price.rs".into(),
+                line: 12,
+                text: "#[ignore]".into(),
+            },
+        ],
+        ..TestComparison::default()
+    });
+    until(World::begin(script), |world| {
+        world.state.gates.open.is_some()
+    })
 }
 
 /// The turn ends, with this usage.
