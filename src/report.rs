@@ -252,6 +252,8 @@ pub(crate) struct StageFiles {
     pub(crate) dirty: Option<BTreeSet<String>>,
     /// The beginnings of the SHA-256 digests of the contents. None if the file was removed.
     pub(crate) digests: BTreeMap<String, Option<String>>,
+    /// Whether creel did not see what a turn changed.
+    pub(crate) has_unseen: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

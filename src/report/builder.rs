@@ -312,10 +312,11 @@ impl ReportBuilder {
     }
 
     fn work(&mut self, at: UnixTime, work: Option<&WorktreeChanges>) {
+        let stage = self.stage(at);
         let Some(work) = work else {
+            stage.left.has_unseen = true;
             return;
         };
-        let stage = self.stage(at);
         let files = work
             .files_modified
             .iter()

@@ -34,6 +34,9 @@ const COMMIT: usize = 12;
 /// In how many later commits a content is looked for.
 const COMMITS: usize = 50;
 
+const UNSEEN: &str =
+    "creel did not see all that a turn changed: it was interrupted, or has not ended.";
+
 /// Which changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiffPart {
@@ -180,6 +183,14 @@ fn digests_of<'a>(
     digests
 }
 
+/// Whether creel did not see what a turn changed: it has not ended, it was interrupted, or the folder
+/// could not be surveyed.
+fn has_unseen_turn<'a>(stages: impl IntoIterator<Item = &'a ReportedStage>) -> bool {
+    let is_open = |turn: &super::ReportedTurn| turn.end == TurnOutcome::Open;
+    let mut stages = stages.into_iter();
+    stages.any(|stage| stage.left.has_unseen || stage.turns.iter().any(is_open))
+}
+
 impl<'a> DiffContext<'a> {
     fn of(report: &'a Report, place: DiffPlace<'_>) -> Self {
         let session = &report.session;
@@ -226,17 +237,18 @@ impl<'a> DiffContext<'a> {
             Ok(from) => from,
             Err(note) => return ComparedFiles::unknown(names_of(all), note),
         };
-        let last = all.iter().rev().find_map(|stage| stage.turns.last());
-        let has_open_turn = self.report.outcome.outcome.is_none()
-            && last.is_some_and(|turn| turn.end == TurnOutcome::Open);
+        let has_unseen_turn = has_unseen_turn(all);
+        let has_ended = self.report.outcome.outcome.is_some();
         let worktree = self.report.session.worktree.as_ref();
         let compared = match &self.folder {
             Some(folder) if worktree.is_some() => self.since(&from, folder),
-            Some(folder) if has_open_turn => self.since(&from, folder).map(|mut found| {
-                let note = "The last turn has not ended: these are all differences from the commit before the session.";
-                found.notes.push(note.to_owned());
-                found
-            }),
+            Some(folder) if has_unseen_turn && !has_ended => {
+                self.since(&from, folder).map(|mut found| {
+                    let note = "creel has not seen yet what a turn changed: these are all differences from the commit before the session.";
+                    found.notes.push(note.to_owned());
+                    found
+                })
+            }
             Some(folder) => self.in_shared_folder(&from, folder),
             None => {
                 let tip = worktree.and_then(|worktree| self.repository.tip(&worktree.branch));
@@ -248,6 +260,9 @@ impl<'a> DiffContext<'a> {
         let mut compared =
             compared.unwrap_or_else(|| ComparedFiles::unknown(names_of(all), note()));
         compared.from = Some(from);
+        if has_unseen_turn && !compared.is_complete {
+            compared.notes.push(UNSEEN.to_owned());
+        }
         compared
     }
 
@@ -328,6 +343,14 @@ impl<'a> DiffContext<'a> {
 
     /// What an iteration changed. Its uncommitted files count if their contents are found again.
     fn of_stages(&self, stages: &[&ReportedStage]) -> ComparedFiles {
+        let mut compared = self.of_known(stages);
+        if has_unseen_turn(stages.iter().copied()) {
+            compared.notes.push(UNSEEN.to_owned());
+        }
+        compared
+    }
+
+    fn of_known(&self, stages: &[&ReportedStage]) -> ComparedFiles {
         let names = names_of(stages.iter().copied());
         let commits = self.report.stages.iter();
         let ends = |stage: &&ReportedStage| stages.iter().any(|own| std::ptr::eq(*own, *stage));

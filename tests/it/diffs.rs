@@ -230,3 +230,17 @@ fn without_a_repository_only_names_are_known() {
     let colours = project.creel(&["diff", "--stat"]);
     assert!(colours.out.contains("?  ?  new.txt\n"), "{}", colours.out);
 }
+
+#[test]
+fn a_file_whose_name_looks_like_a_pattern_is_a_file() {
+    let turn = "turns:\n- say: Done. <promise>COMPLETE</promise>\n  run: \"echo new > ':(glob)*'; echo more >> old.txt\"\n";
+    let project = scripted(turn);
+    ended(&project, &[]);
+    assert_eq!(
+        files(&project, &[]),
+        json!([
+            [":(glob)*", "contents", 1, 0],
+            ["old.txt", "contents", 1, 0]
+        ])
+    );
+}

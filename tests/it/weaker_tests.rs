@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::project::{Project, Ran};
+use crate::support::project::{Project, Ran, until};
 
 const DONE: &str = "All done.\n<promise>COMPLETE</promise>";
 const TEST_FILE: &str = "def test_a():\n    assert price(1) == 3\n    assert price(2) == 6\n\ndef test_b():\n    assert price(7) == 21\n";
@@ -124,4 +124,26 @@ fn nothing_is_compared_if_the_config_says_so() {
     assert_eq!(project.run().code, 0);
     assert!(project.kind("tests_compared").is_empty());
     assert!(!reason(&project).contains("weaker"), "{}", reason(&project));
+}
+
+#[test]
+fn what_an_interrupted_turn_did_to_the_tests_is_found_after_a_kill() {
+    // Only the interrupted turn changes the tests.
+    let run = format!("grep -q mark.skip test_price.py || {{ {SKIPS}; sleep 600; }}");
+    let project = project(&json!({}), &run);
+    let session = project.start();
+    until("the tests are skipped", || {
+        project.read("test_price.py").contains("mark.skip")
+            && !project.root().join("test_price.py.bak").exists()
+    });
+    session.kill();
+    let resumed = project.creel(&["resume", "--headless"]);
+    assert_eq!(resumed.code, 0, "{}{}", resumed.out, resumed.err);
+    assert_eq!(signs(&project), ["weakened", "weakened", "more_skipped"]);
+    let diff = project.creel(&["diff", "--json"]);
+    assert!(
+        diff.out.contains("did not see all that a turn changed"),
+        "{}",
+        diff.out
+    );
 }

@@ -52,6 +52,13 @@ pub struct SessionFiles {
     names: BTreeSet<String>,
     /// Whether there are more than the records name, or more than creel keeps.
     has_more: bool,
+    /// Whether creel did not see what a turn changed: it was interrupted, or the folder could not be
+    /// surveyed.
+    #[serde(default)]
+    has_unseen: bool,
+    /// Whether that was before `since`, so that it may not be the first commit.
+    #[serde(default)]
+    is_late: bool,
 }
 
 /// How many names [`SessionFiles`] keeps.
@@ -67,6 +74,22 @@ impl SessionFiles {
         if self.has_more {
             self.names.clear();
         }
+    }
+
+    /// Keeps in mind that a turn may have changed any file.
+    pub(crate) fn add_unseen(&mut self) {
+        self.has_unseen = true;
+        self.is_late |= self.since.is_none();
+    }
+
+    /// Whether a turn that creel did not see may have committed something before the known commit.
+    pub fn may_miss_commits(&self) -> bool {
+        self.is_late && self.since.is_some()
+    }
+
+    /// Like [`Self::has`], and true for every file if creel did not see what a turn changed.
+    pub fn may_have(&self, name: &str) -> bool {
+        self.has_unseen || self.has(name)
     }
 
     /// Whether a turn has changed this file, or a file in this folder if the name ends with `/`. If
@@ -86,11 +109,16 @@ impl SessionFiles {
     }
 
     pub fn is_empty(&self) -> bool {
-        !self.has_more && self.names.is_empty()
+        !self.has_more && !self.has_unseen && self.names.is_empty()
     }
 
-    /// None if there are none, or too many to name all of them.
+    /// All of them. None if there are none, too many, or some that creel did not see.
     pub fn names(&self) -> Option<impl Iterator<Item = &str>> {
+        self.seen_names().filter(|_| !self.has_unseen)
+    }
+
+    /// Those that creel saw. None if there are none, or too many.
+    pub fn seen_names(&self) -> Option<impl Iterator<Item = &str>> {
         let is_complete = !self.has_more && !self.names.is_empty();
         is_complete.then(|| self.names.iter().map(String::as_str))
     }

@@ -347,6 +347,7 @@ pub(crate) fn resumed(
     session.pipelines.review_resumed();
     let cut = session.phase.turn_in_flight().cloned();
     if let Some(prompt) = &cut {
+        session.iterations.all_files.add_unseen();
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }
     submit_again(session);

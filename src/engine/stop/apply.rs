@@ -321,6 +321,7 @@ fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
 pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChanges>) {
     let Some(work) = work else {
         session.iterations.activity.unknown_work = true;
+        session.iterations.all_files.add_unseen();
         session.iterations.worked = true;
         return;
     };

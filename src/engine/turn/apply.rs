@@ -132,6 +132,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 work_done(session, work.as_deref());
             } else {
                 session.iterations.activity.unknown_work = true;
+                session.iterations.all_files.add_unseen();
             }
             if *next == Some(AfterTurn::Again) {
                 send_again(session);

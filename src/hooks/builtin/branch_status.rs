@@ -303,7 +303,7 @@ impl BranchStatus {
         let of_the_session = |file: &&String| {
             let below = file.strip_prefix(&folder);
             let has_all = file.ends_with('/') && folder.starts_with(file.as_str());
-            has_all || below.is_some_and(|file| submission.files.has(file))
+            has_all || below.is_some_and(|file| submission.files.may_have(file))
         };
         let tracked = changes.tracked.iter();
         let tracked = tracked.filter(|file| submission.until_merged || of_the_session(file));

@@ -78,6 +78,8 @@ impl ComparedRepository {
     fn command(&self) -> std::process::Command {
         let mut command = git::command(&self.folder);
         command.env("GIT_NO_LAZY_FETCH", "1");
+        // Names of files are no patterns.
+        command.env("GIT_LITERAL_PATHSPECS", "1");
         command
     }
 

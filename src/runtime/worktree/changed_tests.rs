@@ -76,6 +76,12 @@ async fn look(folder: &Path, mark: &str, changed: &SessionFiles) -> TestComparis
         return undecided(&format!("git cannot read commit {since}"));
     };
     let mut found = TestComparison::default();
+    if changed.may_miss_commits() {
+        found.undecided.push(
+            "the first turn was interrupted, so creel does not know whether it committed weaker tests"
+                .to_owned(),
+        );
+    }
     let mut texts = Vec::new();
     for name in names {
         let before = if existed.contains(name) {

@@ -251,7 +251,7 @@ pub async fn count_lines(
         .since()
         .filter(|since| since.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     let repository = GitRepository::around(folder, mark)?;
-    let mut wanted: BTreeSet<PathBuf> = changed.names()?.map(PathBuf::from).collect();
+    let mut wanted: BTreeSet<PathBuf> = changed.seen_names()?.map(PathBuf::from).collect();
     let counted = async {
         let output = repository.lines_since(since).await.ok()?;
         let mut counts = ChangedLines::default();

@@ -252,9 +252,10 @@ impl GitRepository {
         if names.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let asked = ["ls-tree", "-z", "--name-only", commit, "--"];
+        let asked = ["--literal-pathspecs", "ls-tree", "-z", "--name-only"];
+        let asked = asked.into_iter().chain([commit, "--"]);
         let names = names.iter().map(String::as_str);
-        let output = self.ask(asked.into_iter().chain(names)).await?;
+        let output = self.ask(asked.chain(names)).await?;
         Ok(entries(&output)
             .map(|name| String::from_utf8_lossy(name).into_owned())
             .collect())
