@@ -392,6 +392,7 @@ impl Stage {
         let scene = RuntimeDirs {
             cwd: project.to_owned(),
             rescue: project.join("rescued"),
+            prices: None,
         };
         Ok((SessionRuntime::begin(began, &folder, scene)?, folder))
     }

@@ -389,6 +389,7 @@ impl Stage {
         let scene = RuntimeDirs {
             cwd: project.to_owned(),
             rescue: project.join("rescued"),
+            prices: None,
         };
         let started = Instant::now();
         let left = self.tokio.block_on(async {
@@ -661,7 +662,7 @@ impl Story {
                     stop_reason: StopReason::EndTurn,
                     spent: TurnUsage {
                         tokens: Some(1_500),
-                        cost: None,
+                        ..TurnUsage::UNKNOWN
                     },
                     work: None,
                     forbidden: ForbiddenChanges::default(),

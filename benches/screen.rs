@@ -25,6 +25,7 @@ use ratatui::{buffer::Buffer, layout::Rect};
 use creel::{
     config::ThemeName as Choice,
     engine::{
+        budget::CostTotal,
         event::{Event, TurnEvent},
         ids::TurnId,
         time::UnixTime,
@@ -413,7 +414,11 @@ fn home_session(n: usize, state: ListedState) -> SessionChange {
         agent: "claude".into(),
         iteration: 3,
         max_iterations: 10,
-        cost: 0.42,
+        cost: CostTotal {
+            known: 0.42,
+            turns: 1,
+            ..CostTotal::default()
+        },
         started: Some(at),
         state,
         ..ListedSession::unread(&format!("session-{n}"), &project, at)

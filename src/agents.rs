@@ -15,7 +15,9 @@ mod failure;
 pub mod kinds;
 mod mcp_tools;
 mod native_hooks;
+pub mod prices;
 pub mod scripted;
+mod token_counts;
 mod usage_limit;
 
 use std::{
@@ -165,6 +167,8 @@ pub struct AgentWorkspace {
     pub variables: Option<Vec<String>>,
     /// Whether the session has hooks of tool calls.
     pub has_tool_hooks: bool,
+    /// The user's own prices of models.
+    pub prices: Option<PathBuf>,
 }
 
 impl AgentWorkspace {

@@ -38,7 +38,7 @@ pub use markdown::{MARKDOWN_LIMIT, MarkdownPart, markdown};
 
 use crate::{
     engine::{
-        conversation::{ChangedLines, ConversationMode, StopReason},
+        conversation::{ChangedLines, ConversationMode, StopReason, TokenKinds},
         event::{CheckRunResult, IterationOutcome, PromptReason, SessionOutcome, UserPresence},
         gate::kind::{GateChoice, GateKind},
         hooks::point::HookPoint,
@@ -291,7 +291,11 @@ pub struct ReportedTurn {
     pub error: Option<String>,
     pub took_ms: Option<TimeSpan>,
     pub tokens: Option<u64>,
+    /// In dollars: what the agent reported, otherwise what creel estimated.
     pub cost: Option<f64>,
+    /// The part of the cost that creel estimated.
+    pub cost_estimated: Option<f64>,
+    pub token_kinds: Option<TokenKinds>,
     pub tool_calls: usize,
     /// The end of what the agent said.
     pub answer: String,
@@ -385,9 +389,13 @@ impl Default for ReportedDiff {
 pub struct ReportedUsage {
     /// None: the agent reported none.
     pub tokens: Option<u64>,
-    /// In dollars. None: the agent reported none.
+    /// In dollars. None: the agent reported none, and creel could not estimate any.
     pub cost: Option<f64>,
+    /// The part of the cost that creel estimated.
+    pub cost_estimated: Option<f64>,
     pub turns: usize,
+    /// How many of them have an estimated cost.
+    pub turns_estimated: usize,
     /// How many of them came without a number.
     pub turns_without_tokens: usize,
     pub turns_without_cost: usize,

@@ -70,6 +70,8 @@ pub struct RuntimeDirs {
     pub cwd: PathBuf,
     /// Where creel saves the journal if the session's folder was deleted.
     pub rescue: PathBuf,
+    /// The user's own prices of models.
+    pub prices: Option<PathBuf>,
 }
 
 pub struct SessionRuntime {
@@ -635,6 +637,7 @@ fn agent_place(state: &SessionState, folder: &SessionDir, dirs: &RuntimeDirs) ->
         creel: std::env::current_exe().ok(),
         variables: state.plan().access.env.variables(&state.plan().agent_spec),
         has_tool_hooks: state.plan().has_tool_hooks(),
+        prices: dirs.prices.clone(),
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use crate::{
     config::NatsConfig,
-    engine::time::UnixTime,
+    engine::{budget::CostTotal, time::UnixTime},
     journal::SessionDir,
     nats::presence::{self, EVERY, HeartbeatWatch, SessionHeartbeat},
     present::{
@@ -149,7 +149,12 @@ pub fn listed_heartbeat(heartbeat: &SessionHeartbeat, at: UnixTime) -> ListedSes
         host: plain(&heartbeat.host),
         user: plain(heartbeat.user.as_deref().unwrap_or_default()),
         branch: plain(status.branch.as_deref().unwrap_or_default()),
-        cost: status.cost,
+        cost: CostTotal {
+            known: status.cost,
+            estimated: status.cost_estimated,
+            turns: status.turns,
+            unknown_turns: status.turns_without_cost,
+        },
         agent: plain(&status.agent),
         iteration: status.iteration,
         max_iterations: status.max_iterations,

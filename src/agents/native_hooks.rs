@@ -322,6 +322,7 @@ mod tests {
             creel: Some(creel.into()),
             variables: None,
             has_tool_hooks: true,
+            prices: None,
             cwd,
         }
     }

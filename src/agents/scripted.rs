@@ -25,10 +25,11 @@ use crate::{
     engine::{
         conversation::{
             AgentUpdate, FileLocation, PermissionAnswer, PermissionOption, PermissionOptionKind,
-            PermissionSource, StopReason, ToolCall, ToolKind, ToolStatus, TurnEnd, TurnFailure,
-            TurnUsage,
+            PermissionSource, StopReason, TokenKinds, ToolCall, ToolKind, ToolStatus, TurnEnd,
+            TurnFailure, TurnUsage,
         },
         ids::TurnId,
+        policy::MODEL,
         question::{AgentQuestion, FieldKind, FieldOption, QuestionField},
     },
     process::{
@@ -84,7 +85,11 @@ struct ScriptedTurn {
     /// A permission request before the turn runs anything.
     ask: Option<ScriptedPermission>,
     tokens: Option<u64>,
+    /// The same by kind.
+    token_kinds: Option<TokenKinds>,
     cost: Option<f64>,
+    /// The model that the agent names.
+    model: Option<String>,
     fail: Option<String>,
     #[serde(default)]
     crash: bool,
@@ -263,8 +268,10 @@ impl TurnPlayback<'_> {
         }
         let stop_reason = turn.stop_reason.unwrap_or(StopReason::EndTurn);
         let spent = TurnUsage {
-            tokens: turn.tokens,
+            tokens: turn.tokens.or(turn.token_kinds.map(TokenKinds::total)),
             cost: turn.cost,
+            token_kinds: turn.token_kinds,
+            cost_estimated: None,
         };
         Ok(TurnEnd {
             spent,
@@ -273,6 +280,10 @@ impl TurnPlayback<'_> {
     }
 
     async fn act(&mut self, turn: &ScriptedTurn) -> PlaybackState {
+        if let Some(model) = &turn.model {
+            let (what, text) = (MODEL.to_owned(), model.clone());
+            self.updates.update(AgentUpdate::Noted { what, text }).await;
+        }
         self.pause(turn.pause).await;
         if let Some(thought) = &turn.think {
             for chunk in chunks(thought, turn.delay) {
@@ -605,6 +616,7 @@ mod tests {
             creel: None,
             variables: None,
             has_tool_hooks: false,
+            prices: None,
         };
         let past: Vec<String> = past.iter().map(|p| (*p).to_owned()).collect();
         ScriptedAgent::new(script, place, &past).expect("a good script")

@@ -88,6 +88,7 @@ pub(super) fn supervise(
     let dirs = RuntimeDirs {
         cwd: root,
         rescue: target::state_dir()?.join("rescued"),
+        prices: paths::prices_file(),
     };
     children::adopt_orphans();
     let tokio = error::start_tokio()?;

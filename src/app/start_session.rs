@@ -46,7 +46,7 @@ use crate::{
             FolderRetention, NewSession, ResumedSession, SweepScope, ToolServerRequest,
         },
     },
-    config::trust::plan_document,
+    config::{paths, trust::plan_document},
     engine::{
         SessionState,
         event::{ActorKind, SessionStarted, StopTiming, UserPresence},
@@ -308,6 +308,7 @@ impl SelfDrivenSession {
         let dirs = RuntimeDirs {
             cwd: root,
             rescue: target::state_dir()?.join("rescued"),
+            prices: paths::prices_file(),
         };
         let (tell, decided) = mpsc::channel();
         let thread = {

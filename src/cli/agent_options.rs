@@ -99,6 +99,7 @@ where
         creel: None,
         variables: project.settings.base_plan.access.env.variables(spec),
         has_tool_hooks: false,
+        prices: None,
     };
     let tokio = error::start_tokio()?;
     let answered: CliResult<_> = tokio.block_on(async {

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::{
+    agents::prices::PriceTable,
     cli::{
         agents::INTERRUPTED,
         arguments::ConfigArgs,
@@ -16,7 +17,7 @@ use crate::{
     },
     config::{
         self, HookOrigin, ImportResult, ImportedHook, PlanError, PlanRequest, ResolvedHook,
-        Settings,
+        Settings, paths,
     },
     engine::{
         hooks::point::HookPoint,
@@ -112,9 +113,17 @@ pub(super) fn check(args: CheckArgs) -> CliResult<VerbOutcome> {
         let known = &project.settings.known;
         readiness::warn_about_unseen_calls(plan, known)
     });
+    let prices = paths::prices_file().and_then(|file| PriceTable::read(&file).err());
+    let prices = prices.map(|error| format!("{error}\n  creel cannot estimate what turns cost"));
+    if let Some(warning) = &prices {
+        say(&format!("creel: warning: {warning}"));
+    }
     let warnings = settings.warnings.iter().chain(&advice);
     let warnings = warnings.map(|warning| warning.message.clone());
-    let warnings = warnings.chain(unseen.into_iter().flatten()).collect();
+    let warnings = warnings
+        .chain(unseen.into_iter().flatten())
+        .chain(prices)
+        .collect();
     Ok(VerbOutcome::PrintCheck(Box::new(CheckReport {
         args,
         project,

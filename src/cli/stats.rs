@@ -1,6 +1,9 @@
 //! `creel stats`: how sessions ended, what they cost, and which checks fail.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use clap::{Args, ValueEnum};
 
@@ -16,8 +19,9 @@ use crate::{
     present::{
         tables::columns,
         text::{brief_span, counted, local_zone, plain_line},
-        usage::money,
+        usage,
     },
+    queue::ProjectTasks,
     report::{
         Report,
         stats::{CheckFigures, SessionFigures, SessionStats, StatsGroup, StatsKey, stats},
@@ -79,12 +83,21 @@ impl StatsKeyArg {
 pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
     let projects = target::projects_of(&args.config, args.all)?;
     let sessions = sessions(&projects, args.all)?;
+    let merged: BTreeMap<&Path, BTreeSet<String>> = projects
+        .iter()
+        .map(|project| (project.as_path(), merged_by_queue(project)))
+        .collect();
     let read = stored_session::for_each(&sessions, |session| {
-        let project = session.project().display().to_string();
-        let report = Report::read(&session.journal());
-        report
-            .map(|report| SessionFigures::of(&report, &project))
-            .ok()
+        let project = session.project();
+        let by_queue = merged.get(project);
+        let is_merged = by_queue.is_some_and(|merged| merged.contains(&session.name));
+        let report = Report::read(&session.journal()).ok()?;
+        let figures = SessionFigures::of(&report, &project.display().to_string());
+        Some(if is_merged {
+            figures.merged_by_queue()
+        } else {
+            figures
+        })
     });
     let unreadable = read.iter().filter(|figures| figures.is_none()).count();
     let first = args.since.map(|since| {
@@ -115,6 +128,18 @@ pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
         return Ok(0);
     }
     print(&tables(&sums, heading))
+}
+
+/// The sessions whose changes the merge queue of this project merged.
+fn merged_by_queue(project: &Path) -> BTreeSet<String> {
+    let tasks = ProjectTasks::of(project).now().unwrap_or_else(|error| {
+        say(&format!(
+            "creel: {error}\n  the changes that the merge queue merged are not counted"
+        ));
+        Vec::new()
+    });
+    let merged = tasks.iter().filter_map(|task| task.merged_session());
+    merged.map(str::to_owned).collect()
 }
 
 /// All sessions of these projects. Of several, one that cannot be read hides no other.
@@ -153,10 +178,20 @@ fn tables(sums: &SessionStats, heading: &str) -> String {
     }
     let mut text = columns(heads, rows.into_iter());
     let unknown = sums.total.cost_unknown;
+    let mut notes = Vec::new();
     if unknown > 0 {
         let of = counted(unknown, "session");
-        text +=
-            &format!("\nThe cost of {of} is not known, or only in part: `?`, or `≥` in a sum.\n");
+        notes.push(format!(
+            "The cost of {of} is not known, or only in part: `?`, or `≥` in a sum.\n"
+        ));
+    }
+    if sums.total.cost_estimated.is_some() {
+        notes.push(
+            "`≈`: creel estimated a part of it from tokens and a table of prices.\n".to_owned(),
+        );
+    }
+    if !notes.is_empty() {
+        text += &format!("\n{}", notes.concat());
     }
     let failing: Vec<&CheckFigures> = sums.checks.iter().filter(|check| check.runs > 0).collect();
     if !failing.is_empty() {
@@ -172,8 +207,10 @@ fn row(group: &StatsGroup, name: Option<&str>) -> [String; 9] {
     let cost = |cost: Option<f64>| match cost {
         None if group.cost.is_none() => "?".to_owned(),
         None => "-".to_owned(),
-        Some(cost) if group.cost_unknown > 0 => format!("≥{}", money(cost)),
-        Some(cost) => money(cost),
+        Some(cost) => {
+            let estimated = group.cost_estimated.unwrap_or(0.0);
+            usage::amount(cost, estimated, group.cost_unknown > 0)
+        }
     };
     let outcomes = group.outcomes.iter();
     let outcomes: Vec<String> = outcomes

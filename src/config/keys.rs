@@ -167,8 +167,8 @@ const USER_COMMAND: ValueType = OneOf(&[
 
 pub static BUDGET: MapShape = shape("budget", &[
     integer("tokens", 1..=i64::MAX, "Tokens, as the agent reports them. Default: no limit."),
-    number("cost", 0.0001..=1_000_000.0, "Cost in the agent's currency, as the agent reports it. \
-        Default: no limit."),
+    number("cost", 0.0001..=1_000_000.0, "Cost in dollars, as the agent reports it, otherwise as creel \
+        estimates it. Default: no limit."),
     duration("time", "Working time of the agent. Default: no limit."),
 ]).noun("limit");
 
@@ -265,7 +265,7 @@ const ERROR_PATTERN: FieldShape = text("error_pattern", "A regular expression (`
 const LIMIT_PATTERN: FieldShape = text("limit_pattern", "A regular expression (`^` matches at \
     every line). An error or answer that matches means that the agent reached a usage limit, in \
     addition to the words that creel knows.");
-const USAGE: FieldShape = one_of("usage", &["turn", "conversation"],
+const USAGE: FieldShape = one_of("usage", &["turn", "conversation", "call"],
     "What the token counts cover that the agent reports at the end of a turn. Default: the turn.");
 const MCP: FieldShape = flag("mcp", true, "Whether the agent gets the session's tools: as an MCP \
     server with `acp`, in `CREEL_MCP` with `command`.");

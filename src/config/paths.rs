@@ -64,6 +64,11 @@ pub fn agents_file() -> Option<PathBuf> {
     config_dir().map(|dir| dir.join("agents.yaml"))
 }
 
+/// The user's own prices of models.
+pub fn prices_file() -> Option<PathBuf> {
+    config_dir().map(|dir| dir.join("prices.yaml"))
+}
+
 /// Data that outlives a session: trusted configs, and logs. Follows `XDG_STATE_HOME`.
 pub fn state_dir() -> Option<PathBuf> {
     etcetera::base_strategy::choose_base_strategy()

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    hooks::claude::FailureCause, ids::PermissionId, question::AgentQuestion, time::TimeSpan,
+    hooks::claude::FailureCause, ids::PermissionId, question::AgentQuestion,
+    stored_form::known_or_none, time::TimeSpan,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -387,13 +388,9 @@ pub struct TurnEnd {
 impl TurnEnd {
     /// An end without usage figures.
     pub const fn new(stop_reason: StopReason) -> Self {
-        let spent = TurnUsage {
-            tokens: None,
-            cost: None,
-        };
         Self {
             stop_reason,
-            spent,
+            spent: TurnUsage::UNKNOWN,
             work: None,
             forbidden: ForbiddenChanges::NONE,
         }
@@ -409,6 +406,76 @@ pub struct TurnUsage {
     /// Cost in the agent's currency, which is the US dollar for all known agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// The tokens by kind. None unless every token has a kind.
+    #[serde(
+        default,
+        deserialize_with = "known_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub token_kinds: Option<TokenKinds>,
+    /// What creel estimated in dollars when the turn ended, if the agent reported no cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_estimated: Option<f64>,
+}
+
+impl TurnUsage {
+    pub const UNKNOWN: Self = Self {
+        tokens: None,
+        cost: None,
+        token_kinds: None,
+        cost_estimated: None,
+    };
+
+    /// What the agent reported, otherwise what creel estimated.
+    pub fn known_cost(self) -> Option<f64> {
+        self.cost.or(self.cost_estimated).map(|cost| cost.max(0.0))
+    }
+
+    /// The part of the known cost that creel estimated.
+    pub fn estimated_part(self) -> Option<f64> {
+        self.known_cost().filter(|_| self.cost.is_none())
+    }
+}
+
+/// Tokens by what they cost. Each token has one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TokenKinds {
+    /// Input that came neither from a cache nor went into one.
+    pub input: u64,
+    /// Output, with the model's thoughts.
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+}
+
+impl TokenKinds {
+    pub const fn total(self) -> u64 {
+        self.input
+            .saturating_add(self.output)
+            .saturating_add(self.cache_read)
+            .saturating_add(self.cache_write)
+    }
+
+    #[must_use]
+    pub const fn plus(self, more: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(more.input),
+            output: self.output.saturating_add(more.output),
+            cache_read: self.cache_read.saturating_add(more.cache_read),
+            cache_write: self.cache_write.saturating_add(more.cache_write),
+        }
+    }
+
+    /// What came on top of an earlier count. None if one kind has become less.
+    pub fn since(self, before: Self) -> Option<Self> {
+        Some(Self {
+            input: self.input.checked_sub(before.input)?,
+            output: self.output.checked_sub(before.output)?,
+            cache_read: self.cache_read.checked_sub(before.cache_read)?,
+            cache_write: self.cache_write.checked_sub(before.cache_write)?,
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

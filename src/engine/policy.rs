@@ -783,6 +783,8 @@ pub enum UsageScope {
     Turn,
     /// The conversation so far.
     Conversation,
+    /// Only the last call of the turn's model. That is too little to estimate a cost.
+    Call,
 }
 
 impl AgentFacts {

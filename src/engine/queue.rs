@@ -27,7 +27,7 @@ pub use requests::{QueueRequest, QueueRequestError, dependency_path};
 
 use crate::engine::{
     SessionState,
-    budget::BudgetUsage,
+    budget::CostTotal,
     event::SessionOutcome,
     queue::task_spec::TaskSpec,
     stop::context::Promise,
@@ -92,31 +92,59 @@ pub struct TaskSpending {
     pub tokens: Option<u64>,
     /// In dollars.
     pub cost: Option<f64>,
+    /// The part of the cost that creel estimated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_estimated: Option<f64>,
+    /// How many turns the cost lacks. Earlier versions did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns_without_cost: u32,
     /// Time during which agents worked.
     pub time_ms: u64,
 }
 
 impl TaskSpending {
     pub fn of(session: &SessionState) -> Self {
-        let BudgetUsage {
-            tokens, cost, time, ..
-        } = session.account;
+        let used = session.account.used;
+        let CostTotal {
+            estimated,
+            unknown_turns,
+            ..
+        } = used.cost;
         Self {
-            tokens: (tokens > 0).then_some(tokens),
-            cost: (cost > 0.0).then_some(cost),
-            time_ms: time.0,
+            tokens: (used.tokens > 0).then_some(used.tokens),
+            cost: used.cost.known(),
+            cost_estimated: (estimated > 0.0).then_some(estimated),
+            turns_without_cost: unknown_turns,
+            time_ms: session.account.time.0,
+        }
+    }
+
+    /// The cost as a total. How many turns it is of is not known.
+    pub fn cost_total(self) -> CostTotal {
+        CostTotal {
+            known: self.cost.unwrap_or(0.0),
+            estimated: self.cost_estimated.unwrap_or(0.0),
+            turns: u32::from(self.cost.is_some()).saturating_add(self.turns_without_cost),
+            unknown_turns: self.turns_without_cost,
         }
     }
 
     #[must_use]
     pub fn plus(self, more: Self) -> Self {
+        let sum = |one: Option<f64>, other: Option<f64>| {
+            one.into_iter().chain(other).reduce(|a, b| a + b)
+        };
         Self {
             tokens: self
                 .tokens
                 .into_iter()
                 .chain(more.tokens)
                 .reduce(u64::saturating_add),
-            cost: self.cost.into_iter().chain(more.cost).reduce(|a, b| a + b),
+            cost: sum(self.cost, more.cost),
+            cost_estimated: sum(self.cost_estimated, more.cost_estimated),
+            turns_without_cost: self
+                .turns_without_cost
+                .saturating_add(more.turns_without_cost),
             time_ms: self.time_ms.saturating_add(more.time_ms),
         }
     }
@@ -398,6 +426,13 @@ impl QueuedTask {
     /// Whether it is the same task: a name can be used again.
     pub fn is_same(&self, other: &Self) -> bool {
         self.created_at == other.created_at && self.order.id == other.order.id
+    }
+
+    /// The session whose work was merged.
+    pub fn merged_session(&self) -> Option<&str> {
+        self.merged.as_ref()?;
+        let by = self.state.by().map(|by| by.session.as_str());
+        by.or_else(|| Some(self.spent.last()?.session.as_str()))
     }
 
     /// What all of its sessions have used.
@@ -766,6 +801,23 @@ mod tests {
     }
 
     #[test]
+    fn a_merged_task_names_the_session_whose_work_it_was() {
+        let spending = |session: &str| SessionSpending {
+            session: session.into(),
+            ..SessionSpending::default()
+        };
+        let open = task(QueuedTaskState::Ready)
+            .with_spending(spending("task-3"))
+            .with_spending(spending("task-3-2"));
+        assert_eq!(open.merged_session(), None);
+        let merged = QueuedTask {
+            merged: Some("c0ffee".into()),
+            ..open
+        };
+        assert_eq!(merged.merged_session(), Some("task-3-2"));
+    }
+
+    #[test]
     fn a_task_costs_what_all_of_its_sessions_have_used() {
         let spending = |session: &str, tokens, cost| SessionSpending {
             session: session.into(),
@@ -774,6 +826,7 @@ mod tests {
                 tokens,
                 cost,
                 time_ms: 10,
+                ..TaskSpending::default()
             },
         };
         let task = task(QueuedTaskState::Ready);
@@ -786,6 +839,7 @@ mod tests {
             tokens: Some(7),
             cost: Some(0.75),
             time_ms: 20,
+            ..TaskSpending::default()
         };
         assert_eq!((task.spent.len(), task.total_spent()), (2, total));
     }

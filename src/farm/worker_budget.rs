@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use crate::engine::{policy::Budget, queue::TaskSpending};
+use crate::engine::{budget::UsageTotals, policy::Budget, queue::TaskSpending};
 
 #[derive(Debug)]
 pub(crate) struct WorkerBudget {
@@ -50,19 +50,19 @@ impl WorkerBudget {
     /// Which limit is used up, in words.
     pub(super) fn used_up(&self) -> Option<String> {
         let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (tokens, cost) = {
+        let used = {
             let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            let tokens = |used: TaskSpending| used.tokens.unwrap_or(0);
-            let cost = |used: TaskSpending| used.cost.unwrap_or(0.0);
-            sessions.values().fold((0, 0.0), |sum, session| {
-                let SessionUse { before, now } = *session;
-                (
-                    sum.0 + tokens(now).saturating_sub(tokens(before)),
-                    sum.1 + (cost(now) - cost(before)).max(0.0),
-                )
-            })
+            let mut sum = UsageTotals::default();
+            for SessionUse { before, now } in sessions.values() {
+                let tokens = |used: &TaskSpending| used.tokens.unwrap_or(0);
+                sum.tokens += tokens(now).saturating_sub(tokens(before));
+                let (before, now) = (before.cost_total(), now.cost_total());
+                sum.cost.known += (now.known - before.known).max(0.0);
+                sum.cost.estimated += (now.estimated - before.estimated).max(0.0);
+            }
+            sum
         };
-        self.limit.amount_used_up(tokens, cost).or_else(|| {
+        self.limit.amount_used_up(used).or_else(|| {
             let all = self.limit.time.filter(|all| elapsed >= all.0)?;
             Some(format!("the worker has run for {all}"))
         })
@@ -83,7 +83,7 @@ mod tests {
         let used = |tokens, cost| TaskSpending {
             tokens: Some(tokens),
             cost: Some(cost),
-            time_ms: 0,
+            ..TaskSpending::default()
         };
         assert_eq!(budget.used_up(), None);
         budget.note("a", used(500, 0.0));
@@ -92,6 +92,17 @@ mod tests {
         assert_eq!(budget.used_up(), None);
         budget.note("a", used(540, 0.5));
         let why = "the budget of 100 tokens is used up: 100 so far";
+        assert_eq!(budget.used_up().as_deref(), Some(why));
+        let estimated = TaskSpending {
+            cost: Some(1.5),
+            cost_estimated: Some(1.0),
+            ..TaskSpending::default()
+        };
+        budget.note("a", used(500, 0.0));
+        budget.note("b", TaskSpending::default());
+        budget.note("c", TaskSpending::default());
+        budget.note("c", estimated);
+        let why = "the budget of 1.00 is used up: about 1.50 so far";
         assert_eq!(budget.used_up().as_deref(), Some(why));
         let unlimited = WorkerBudget::new(Budget::default());
         unlimited.note("a", used(1_000, 9.0));

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     engine::{
         SessionState,
+        budget::UsageTotals,
         event::{
             AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome,
             PendingEvent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopTiming,
@@ -40,7 +41,7 @@ use crate::{
     },
     present::{
         describe::turn::TurnPermissions,
-        usage::{UsageTotals, limit_reached},
+        usage::{self, limit_reached},
     },
 };
 
@@ -127,8 +128,8 @@ impl EventContext {
             permissions: TurnPermissions::of(state),
             gate: state.gates.open.as_ref().map(|gate| (gate.id, gate.kind())),
             broken: None,
-            iteration: UsageTotals::from(&state.account.iteration),
-            session: UsageTotals::from(&state.account),
+            iteration: state.account.iteration,
+            session: state.account.used,
         }
     }
 
@@ -320,7 +321,7 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
                 tone,
                 format!(
                     "Iteration {iteration} {ended}{}",
-                    context.iteration.suffix()
+                    usage::suffix(context.iteration)
                 ),
             )
         }
@@ -338,7 +339,7 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
             let (end, count, used) = (
                 outcome_words(*outcome).line,
                 counted(*iterations, "iteration"),
-                context.session.suffix(),
+                usage::suffix(context.session),
             );
             Described::new(
                 "",
@@ -657,7 +658,7 @@ mod tests {
             usage_limit: false,
             spent: TurnUsage {
                 tokens: Some(12),
-                cost: None,
+                ..TurnUsage::UNKNOWN
             },
             work: None,
             forbidden: ForbiddenChanges::default(),

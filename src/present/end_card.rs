@@ -19,7 +19,7 @@ use crate::{
         pending::{ItemState, PendingItems},
         time::UnixTime,
     },
-    present::{session_chip::IdleTime, usage::UsageTotals},
+    present::{session_chip::IdleTime, usage},
 };
 
 /// How many hooks or items a line names.
@@ -81,7 +81,7 @@ impl EndTally {
         let reason = plain(reason).replace('\n', " ");
         let head = self.head(outcome, &reason);
         let mut facts = vec![("took", self.took(state, *at))];
-        let used = UsageTotals::from(&state.account).suffix();
+        let used = usage::suffix(state.account.used);
         facts.extend(
             (!used.is_empty()).then(|| ("used", used.trim_start_matches(" · ").to_owned())),
         );

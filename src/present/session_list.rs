@@ -21,6 +21,7 @@ use super::{
 use crate::{
     engine::{
         SessionState,
+        budget::CostTotal,
         event::{SessionOutcome, SessionStarted},
         gate::kind::GateKind,
         queue::QueuedTask,
@@ -96,8 +97,7 @@ pub struct ListedSession {
     pub goal: String,
     pub iteration: u32,
     pub max_iterations: u32,
-    /// In dollars.
-    pub cost: f64,
+    pub cost: CostTotal,
     pub started: Option<UnixTime>,
     /// How long no process ran it since then.
     pub idle: TimeSpan,
@@ -139,7 +139,7 @@ impl ListedSession {
             goal: String::new(),
             iteration: 0,
             max_iterations: 0,
-            cost: 0.0,
+            cost: CostTotal::default(),
             started: None,
             idle: TimeSpan::default(),
             changed,
@@ -191,7 +191,7 @@ impl ListedSession {
             goal: goal(&state.began),
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
-            cost: state.account.cost,
+            cost: state.account.used.cost,
             started: Some(state.started),
             idle: times.idle(),
             changed: times.end().unwrap_or(self.changed),
@@ -365,7 +365,7 @@ impl ListedSession {
     }
 
     /// What it cost, if it changed today. A session that began earlier counts as a whole.
-    pub fn cost_today(&self, now: UnixTime, zone: &TimeZone) -> f64 {
+    pub fn cost_today(&self, now: UnixTime, zone: &TimeZone) -> CostTotal {
         let date = |at: UnixTime| {
             jiff::Timestamp::from_millisecond(at.0)
                 .ok()
@@ -373,7 +373,7 @@ impl ListedSession {
         };
         // The sessions of a task are in the list themselves.
         if matches!(self.state, ListedState::BlockedTask(_)) {
-            return 0.0;
+            return CostTotal::default();
         }
         let changed = match self.group() {
             SessionGroup::NeedsYou | SessionGroup::Running => now,
@@ -382,7 +382,7 @@ impl ListedSession {
         if date(changed) == date(now) {
             self.cost
         } else {
-            0.0
+            CostTotal::default()
         }
     }
 

@@ -4,13 +4,16 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     engine::{
-        queue::{QueueCounts, QueuedTask, QueuedTaskState, TaskSpending, task_spec::TaskSpec},
+        queue::{
+            QueueCounts, QueuedTask, QueuedTaskState, SessionSpending, TaskSpending,
+            task_spec::TaskSpec,
+        },
         time::TimeSpan,
     },
     present::{
         task_view::TaskView,
         text::{counted, plain, plain_line, short_span},
-        usage::{self, money},
+        usage,
     },
     text::some_names,
 };
@@ -300,18 +303,20 @@ pub fn task_spending(task: &QueuedTask) -> String {
     let TaskSpending {
         tokens,
         cost,
+        cost_estimated,
+        turns_without_cost,
         time_ms,
     } = task.total_spent();
-    let known = task
-        .spent
-        .iter()
-        .filter(|of| of.used.cost.is_some())
-        .count();
-    let cost = match cost {
-        None => "cost unknown".to_owned(),
-        Some(cost) if known < task.spent.len() => format!("at least {}", money(cost)),
-        Some(cost) => money(cost),
-    };
+    let lacks_cost = |of: &SessionSpending| of.used.cost.is_none();
+    let is_partial = turns_without_cost > 0 || task.spent.iter().any(lacks_cost);
+    let cost = cost.map_or_else(
+        || "cost unknown".to_owned(),
+        |cost| {
+            let least = if is_partial { "at least " } else { "" };
+            let cost = usage::amount(cost, cost_estimated.unwrap_or(0.0), false);
+            format!("{least}{cost}")
+        },
+    );
     let sessions = counted(task.spent.len(), "session");
     let time = format!("{} in {sessions}", short_span(TimeSpan(time_ms)));
     let parts = [Some(cost), tokens.map(usage::tokens), Some(time)];

@@ -5,8 +5,8 @@ use jiff::{Timestamp, tz::TimeZone};
 
 use crate::{
     engine::{
-        budget::{BudgetUsage, ConversationUsage},
-        conversation::{LimitCause, TurnUsage},
+        budget::{CostTotal, UsageTotals},
+        conversation::LimitCause,
         event::{LimitAction, LimitReached},
         time::{TimeSpan, UnixTime},
         usage_limit::UsageLimitWait,
@@ -14,60 +14,34 @@ use crate::{
     present::text::{counted, local_zone, plain, short_span},
 };
 
-/// Tokens and money, as far as the agent reported them.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct UsageTotals {
-    pub tokens: u64,
-    /// In dollars.
-    pub cost: f64,
+/// `12.3k tokens · $0.42`, or whichever of the two is known.
+pub fn words(used: UsageTotals) -> Option<String> {
+    let count = (used.tokens > 0).then(|| tokens(used.tokens));
+    let known: Vec<String> = count.into_iter().chain(cost(used.cost)).collect();
+    (!known.is_empty()).then(|| known.join(" · "))
 }
 
-impl UsageTotals {
-    /// Adds the usage of a turn.
-    pub fn add(&mut self, spent: TurnUsage) {
-        self.tokens = self.tokens.saturating_add(spent.tokens.unwrap_or(0));
-        self.cost += spent.cost.unwrap_or(0.0).max(0.0);
-    }
-
-    /// `12.3k tokens · $0.42`, or whichever of the two is known.
-    pub fn words(self) -> Option<String> {
-        let count = (self.tokens > 0).then(|| tokens(self.tokens));
-        let cost = (self.cost > 0.0).then(|| money(self.cost));
-        let known: Vec<String> = count.into_iter().chain(cost).collect();
-        (!known.is_empty()).then(|| known.join(" · "))
-    }
-
-    /// The same, to append to another text.
-    pub fn suffix(self) -> String {
-        self.words()
-            .map(|words| format!(" · {words}"))
-            .unwrap_or_default()
-    }
+/// The same, to append to another text.
+pub fn suffix(used: UsageTotals) -> String {
+    words(used)
+        .map(|words| format!(" · {words}"))
+        .unwrap_or_default()
 }
 
-impl From<TurnUsage> for UsageTotals {
-    fn from(spent: TurnUsage) -> Self {
-        let mut used = Self::default();
-        used.add(spent);
-        used
-    }
+/// What turns cost, for surfaces that leave out what is unknown or nothing.
+pub fn cost(total: CostTotal) -> Option<String> {
+    let is_known = |known: &f64| *known > 0.0;
+    let known = total.known().filter(is_known)?;
+    Some(amount(known, total.estimated, total.unknown_turns > 0))
 }
 
-impl From<&ConversationUsage> for UsageTotals {
-    fn from(part: &ConversationUsage) -> Self {
-        Self {
-            tokens: part.tokens,
-            cost: part.cost,
-        }
-    }
-}
-
-impl From<&BudgetUsage> for UsageTotals {
-    fn from(account: &BudgetUsage) -> Self {
-        Self {
-            tokens: account.tokens,
-            cost: account.cost,
-        }
+/// `$0.42`, `≈ $0.42` if creel estimated a part of it, `≥ $0.42` if it lacks a part.
+pub fn amount(known: f64, estimated: f64, is_partial: bool) -> String {
+    let least = if is_partial { "≥" } else { "" };
+    let about = if estimated > 0.0 { "≈" } else { "" };
+    match (least, about) {
+        ("", "") => money(known),
+        _ => format!("{least}{about} {}", money(known)),
     }
 }
 
@@ -184,6 +158,7 @@ pub(super) fn clock_in(zone: &TimeZone, at: UnixTime, now: Option<UnixTime>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::conversation::TurnUsage;
 
     #[test]
     fn amounts_have_the_units_of_their_size() {
@@ -206,24 +181,33 @@ mod tests {
     }
 
     #[test]
-    fn unknown_amounts_are_left_out() {
-        assert_eq!(UsageTotals::default().words(), None);
-        assert_eq!(
-            UsageTotals {
-                tokens: 12_345,
-                cost: 0.42
+    fn unknown_amounts_are_left_out_and_estimates_and_gaps_have_a_sign() {
+        let turn = |tokens, cost, cost_estimated| TurnUsage {
+            tokens,
+            cost,
+            cost_estimated,
+            ..TurnUsage::UNKNOWN
+        };
+        let shown = |turns: &[TurnUsage]| {
+            let mut used = UsageTotals::default();
+            for turn in turns {
+                used.add(*turn);
             }
-            .suffix(),
-            " · 12.3k tokens · $0.42"
-        );
-        assert_eq!(
-            UsageTotals::from(TurnUsage {
-                tokens: None,
-                cost: Some(0.5)
-            })
-            .suffix(),
-            " · $0.50"
-        );
+            suffix(used)
+        };
+        let reported = turn(Some(12_345), Some(0.42), None);
+        let estimated = turn(Some(10), None, Some(0.001));
+        let unknown = turn(None, None, None);
+        assert_eq!(shown(&[]), "");
+        assert_eq!(shown(&[unknown]), "");
+        assert_eq!(shown(&[reported]), " · 12.3k tokens · $0.42");
+        assert_eq!(shown(&[estimated]), " · 10 tokens · ≈ <$0.01");
+        assert_eq!(shown(&[reported, unknown]), " · 12.3k tokens · ≥ $0.42");
+        let all = [reported, estimated, unknown];
+        assert_eq!(shown(&all), " · 12.3k tokens · ≥≈ $0.42");
+        // What the agent reports counts, even nothing.
+        let free = turn(Some(5), Some(0.0), Some(1.0));
+        assert_eq!(shown(&[free]), " · 5 tokens");
     }
 
     #[test]

@@ -74,9 +74,17 @@ pub struct StatusView {
     /// The branch that is checked out in its worktree, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// In dollars, as far as the agents report it.
+    /// In dollars, as far as it is known.
     #[serde(default)]
     pub cost: f64,
+    /// The part of it that creel estimated.
+    #[serde(default)]
+    pub cost_estimated: f64,
+    /// How many turns have ended, and how many of them the cost lacks.
+    #[serde(default)]
+    pub turns: u32,
+    #[serde(default)]
+    pub turns_without_cost: u32,
     /// The usage limit that the session waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage_limit: Option<LimitView>,
@@ -199,6 +207,7 @@ pub struct HookView {
 impl StatusView {
     /// The session after the record `seq`, as far as its records say.
     pub fn of(state: &SessionState, seq: u64) -> Self {
+        let total = state.account.used.cost;
         Self {
             session: state.name.clone(),
             state: word(state).to_owned(),
@@ -227,7 +236,10 @@ impl StatusView {
             outcome: state.phase.outcome(),
             seq,
             branch: None,
-            cost: state.account.cost,
+            cost: total.known,
+            cost_estimated: total.estimated,
+            turns: total.turns,
+            turns_without_cost: total.unknown_turns,
             usage_limit: state.limits.hold.as_ref().map(|hold| LimitView {
                 agent: hold.agent.clone(),
                 resets_at: hold.resets_at,

@@ -291,6 +291,8 @@ impl ReportBuilder {
             took_ms: None,
             tokens: None,
             cost: None,
+            cost_estimated: None,
+            token_kinds: None,
             tool_calls: 0,
             answer: String::new(),
             edits: Vec::new(),
@@ -755,7 +757,9 @@ fn ended(turn: &mut ReportedTurn, at: UnixTime, end: TurnOutcome, spent: TurnUsa
     turn.end = end;
     turn.took_ms = Some(at.since(turn.at));
     turn.tokens = spent.tokens;
-    turn.cost = spent.cost;
+    turn.cost = spent.known_cost();
+    turn.cost_estimated = spent.estimated_part();
+    turn.token_kinds = spent.token_kinds;
 }
 
 fn digest(state: &SessionState) -> String {
@@ -789,18 +793,22 @@ fn changes(
     }
 }
 
-/// Adds the numbers that agents reported. The sums are those of the budget.
+/// The numbers of all turns. The sums are those of the budget.
 fn usage(stages: &[ReportedStage], state: &SessionState) -> ReportedUsage {
     let turns = stages.iter().flat_map(|stage| &stage.turns);
     let ended = turns.filter(|turn| turn.end != TurnOutcome::Open);
     let without = |has: fn(&ReportedTurn) -> bool| ended.clone().filter(|turn| !has(turn)).count();
+    let used = state.account.used;
     let turns = ended.clone().count();
+    let turns_estimated = turns - without(|turn| turn.cost_estimated.is_some());
     let turns_without_tokens = without(|turn| turn.tokens.is_some());
     let turns_without_cost = without(|turn| turn.cost.is_some());
     ReportedUsage {
-        tokens: (turns_without_tokens < turns).then_some(state.account.tokens),
-        cost: (turns_without_cost < turns).then_some(state.account.cost),
+        tokens: (turns_without_tokens < turns).then_some(used.tokens),
+        cost: (turns_without_cost < turns).then_some(used.cost.known),
+        cost_estimated: (turns_estimated > 0).then_some(used.cost.estimated),
         turns,
+        turns_estimated,
         turns_without_tokens,
         turns_without_cost,
         working_ms: state.account.time,

@@ -15,10 +15,7 @@ use super::{
 };
 use crate::{
     engine::event::{CheckRunResult, IterationOutcome},
-    present::{
-        text::{counted, readable_size, short_span},
-        usage,
-    },
+    present::text::{counted, readable_size, short_span},
 };
 
 const CSS: &str = include_str!("../../assets/report/report.css");
@@ -170,8 +167,11 @@ fn used(report: &Report) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a chart has few pixels")]
     let number = |value: u64| value as f64;
     let largest_tokens = turns.iter().filter_map(|turn| turn.tokens).max();
-    let costs = turns.iter().filter_map(|turn| turn.cost);
-    let largest_cost = costs.reduce(f64::max);
+    let costs = turns.iter().filter(|turn| turn.cost.is_some());
+    let largest_cost = costs.max_by(|one, other| {
+        let cost = |turn: &ReportedTurn| turn.cost.unwrap_or(0.0);
+        cost(one).total_cmp(&cost(other))
+    });
     let largest_time = turns.iter().filter_map(|turn| turn.took_ms).max();
     let charts = [
         BarChart {
@@ -181,7 +181,10 @@ fn used(report: &Report) -> String {
         },
         BarChart {
             title: "Cost",
-            largest: largest_cost.map_or_else(|| words::UNKNOWN.to_owned(), usage::money),
+            largest: words::cost(
+                largest_cost.and_then(|turn| turn.cost),
+                largest_cost.and_then(|turn| turn.cost_estimated),
+            ),
             values: turns.iter().map(|turn| turn.cost).collect(),
         },
         BarChart {
@@ -215,11 +218,6 @@ fn iterations(report: &Report) -> String {
         .iter()
         .map(|stage| {
             let (tokens, cost) = stage_usage(stage);
-            let (tokens, cost) = if stage.turns.is_empty() {
-                ("–".to_owned(), "–".to_owned())
-            } else {
-                (words::tokens(tokens), words::cost(cost))
-            };
             let files = stage.files.len() + stage.more_files;
             row(&[
                 &stage.title(),

@@ -246,11 +246,6 @@ impl MarkdownWriter {
         self.out += "| --- | --- | --- | --- | --- | --- | --- | --- |\n";
         for stage in self.first(&report.stages) {
             let (tokens, cost) = stage_usage(stage);
-            let (tokens, cost) = if stage.turns.is_empty() {
-                ("–".to_owned(), "–".to_owned())
-            } else {
-                (words::tokens(tokens), words::cost(cost))
-            };
             let (title, outcome) = (stage.title(), stage_outcome(stage));
             let files = stage.files.len() + stage.more_files;
             let (turns, retries, took) =

@@ -2,7 +2,9 @@
 //!
 //! # Invariants
 //! - Each sum is that of the reports. Failed, aborted and open sessions count in it like all others.
-//! - A cost that no agent reported is unknown and never 0; a sum says how many sessions lack one.
+//! - A cost that no agent reported and creel could not estimate is unknown and never 0; a sum says how
+//!   many sessions lack one, and which part is estimated.
+//! - A change counts as merged once, whether its session or the merge queue merged it.
 
 use std::collections::BTreeMap;
 
@@ -48,6 +50,7 @@ pub struct SessionFigures {
     retries: u32,
     tokens: Option<u64>,
     cost: Option<f64>,
+    cost_estimated: Option<f64>,
     has_unknown_cost: bool,
     working: TimeSpan,
     checks: Vec<CheckFigures>,
@@ -69,8 +72,10 @@ pub struct StatsGroup {
     pub retries_per_completion: Option<f64>,
     /// None: no agent reported any.
     pub tokens: Option<u64>,
-    /// In dollars. None: no agent reported any.
+    /// In dollars. None: no agent reported any, and creel could not estimate any.
     pub cost: Option<f64>,
+    /// The part of the cost that creel estimated.
+    pub cost_estimated: Option<f64>,
     /// How many sessions have turns whose cost is not known.
     pub cost_unknown: usize,
     pub cost_per_verified: Option<f64>,
@@ -126,9 +131,19 @@ impl SessionFigures {
             retries: report.stages.iter().map(|stage| stage.retries).sum(),
             tokens: usage.tokens,
             cost,
+            cost_estimated: usage.cost_estimated,
             has_unknown_cost,
             working: usage.working_ms,
             checks: report.checks.iter().map(CheckFigures::of).collect(),
+        }
+    }
+
+    /// The same session, whose change the merge queue merged.
+    #[must_use]
+    pub fn merged_by_queue(self) -> Self {
+        Self {
+            is_merged: true,
+            ..self
         }
     }
 
@@ -185,6 +200,9 @@ impl StatsGroup {
         }
         if let Some(cost) = session.cost {
             self.cost = Some(self.cost.unwrap_or(0.0) + cost);
+        }
+        if let Some(estimated) = session.cost_estimated {
+            self.cost_estimated = Some(self.cost_estimated.unwrap_or(0.0) + estimated);
         }
         self.cost_unknown += usize::from(session.has_unknown_cost);
         self.working_ms = TimeSpan(self.working_ms.0.saturating_add(session.working.0));

@@ -107,35 +107,48 @@ pub(super) fn tokens(known: Option<u64>) -> String {
     known.map_or_else(|| UNKNOWN.to_owned(), usage::tokens)
 }
 
-pub(super) fn cost(known: Option<f64>) -> String {
-    known.map_or_else(|| UNKNOWN.to_owned(), usage::money)
+/// A cost, and the part of it that creel estimated.
+pub(super) fn cost(known: Option<f64>, estimated: Option<f64>) -> String {
+    let estimated = estimated.unwrap_or(0.0);
+    known.map_or_else(
+        || UNKNOWN.to_owned(),
+        |known| usage::amount(known, estimated, false),
+    )
 }
 
-/// The totals: `41.2k tokens`, `at least $0.42: 2 of 5 turns reported no cost`.
+/// The totals: `41.2k tokens`, `at least $0.42: 2 of 5 turns reported no cost`,
+/// `≈ $0.42: creel estimated the cost of 2 of 5 turns from their tokens`.
 pub(super) fn totals(report: &Report) -> Vec<(&'static str, String)> {
     let used = &report.usage;
-    let with_gaps = |known: bool, total: String, gaps: usize, what: &str| {
-        if known && gaps > 0 {
-            let of = counted(used.turns, "turn");
-            format!("at least {total}: {gaps} of {of} reported no {what}")
+    let turns = counted(used.turns, "turn");
+    let with_gaps = |known: bool, total: String, gaps: usize, why: Vec<String>| {
+        let least = if known && gaps > 0 { "at least " } else { "" };
+        let why = if known && !why.is_empty() {
+            format!(": {}", why.join(", "))
         } else {
-            total
-        }
+            String::new()
+        };
+        format!("{least}{total}{why}")
     };
-    let (tokens, cost) = (tokens(used.tokens), cost(used.cost));
+    let gap = |gaps: usize, what: &str| {
+        (gaps > 0).then(|| format!("{gaps} of {turns} reported no {what}"))
+    };
+    let estimated = (used.turns_estimated > 0).then(|| {
+        let of = used.turns_estimated;
+        format!("creel estimated the cost of {of} of {turns} from their tokens")
+    });
+    let (tokens, cost) = (tokens(used.tokens), cost(used.cost, used.cost_estimated));
+    let (no_tokens, no_cost) = (used.turns_without_tokens, used.turns_without_cost);
+    let of_tokens = gap(no_tokens, "tokens").into_iter().collect();
+    let of_cost = gap(no_cost, "cost").into_iter().chain(estimated).collect();
     vec![
         (
             "Tokens",
-            with_gaps(
-                used.tokens.is_some(),
-                tokens,
-                used.turns_without_tokens,
-                "tokens",
-            ),
+            with_gaps(used.tokens.is_some(), tokens, no_tokens, of_tokens),
         ),
         (
             "Cost",
-            with_gaps(used.cost.is_some(), cost, used.turns_without_cost, "cost"),
+            with_gaps(used.cost.is_some(), cost, no_cost, of_cost),
         ),
         ("Agents worked", short_span(used.working_ms)),
         ("Session ran", short_span(used.running_ms)),
@@ -158,17 +171,18 @@ pub(super) fn summary(report: &Report) -> String {
     if retries > 0 {
         parts.push(counted(retries, "retry"));
     }
-    let (tokens, cost) = (tokens(report.usage.tokens), cost(report.usage.cost));
+    let used = &report.usage;
+    let cost = used.cost.map(|cost| {
+        let is_partial = used.turns_without_cost > 0;
+        usage::amount(cost, used.cost_estimated.unwrap_or(0.0), is_partial)
+    });
+    let tokens = tokens(used.tokens);
     parts.push(if report.usage.tokens.is_some() {
         tokens
     } else {
         format!("tokens {tokens}")
     });
-    parts.push(if report.usage.cost.is_some() {
-        cost
-    } else {
-        format!("cost {cost}")
-    });
+    parts.push(cost.unwrap_or_else(|| format!("cost {UNKNOWN}")));
     parts.push(short_span(report.usage.running_ms));
     parts.join(" · ")
 }
@@ -270,18 +284,24 @@ pub(super) const fn stage_outcome(stage: &ReportedStage) -> &'static str {
     }
 }
 
-/// What the turns of a stage used, as far as it is known. Unknown parts make the sum unknown.
-pub(super) fn stage_usage(stage: &ReportedStage) -> (Option<u64>, Option<f64>) {
+/// What the turns of a stage used, in words. Unknown parts make the sum unknown.
+pub(super) fn stage_usage(stage: &ReportedStage) -> (String, String) {
     let ended = || {
         let turns = stage.turns.iter();
         turns.filter(|turn| turn.end != TurnOutcome::Open)
     };
-    if ended().next().is_none() {
-        return (None, None);
+    if stage.turns.is_empty() {
+        return ("–".to_owned(), "–".to_owned());
     }
-    let tokens = ended().map(|turn| turn.tokens).sum();
-    let cost = ended().map(|turn| turn.cost).sum();
-    (tokens, cost)
+    if ended().next().is_none() {
+        return (UNKNOWN.to_owned(), UNKNOWN.to_owned());
+    }
+    let known = ended().map(|turn| turn.cost).sum();
+    let estimated = ended().filter_map(|turn| turn.cost_estimated).sum();
+    (
+        tokens(ended().map(|turn| turn.tokens).sum()),
+        cost(known, Some(estimated)),
+    )
 }
 
 /// `Turn 3 · Feedback · 12 tokens · $0.01 · 4s`.
@@ -306,7 +326,8 @@ pub(super) fn turn_line(turn: &ReportedTurn) -> String {
             }
         };
         parts.push(with("tokens", turn.tokens.is_some(), tokens(turn.tokens)));
-        parts.push(with("cost", turn.cost.is_some(), cost(turn.cost)));
+        let cost = cost(turn.cost, turn.cost_estimated);
+        parts.push(with("cost", turn.cost.is_some(), cost));
     }
     parts.extend(turn.took_ms.map(short_span));
     if turn.tool_calls > 0 {

@@ -61,7 +61,7 @@ impl QueueSummary {
             session: folder.filter(SessionDir::exists).map(|it| it.path),
         };
         let listed = ListedSession {
-            cost: task.total_spent().cost.unwrap_or(0.0),
+            cost: task.total_spent().cost_total(),
             ..ListedSession::blocked_task(task, &project, reason)
         };
         self.blocked.push((SessionKey::Task(key), listed));

@@ -104,6 +104,7 @@ async fn a_prompt_is_answered_with_all_updates_of_the_agent() {
     let spent = TurnUsage {
         tokens: Some(120),
         cost: Some(0.25),
+        ..TurnUsage::UNKNOWN
     };
     assert_eq!(
         end,

@@ -123,6 +123,7 @@ fn spent(tokens: u64, cost: Option<f64>) -> TurnEnd {
         spent: TurnUsage {
             tokens: Some(tokens),
             cost,
+            ..TurnUsage::UNKNOWN
         },
         ..ended(StopReason::EndTurn)
     }

@@ -118,6 +118,28 @@ fn without_a_remote_the_base_stays_the_branch_on_which_the_merger_began() {
 }
 
 #[test]
+fn a_change_that_the_merge_queue_merged_counts_once_in_the_sums() {
+    let project = with_agent("", repository);
+    for name in ["one", "two", "three"] {
+        add(&project, &format!("write {name}.txt"), &[]);
+    }
+    drain(&project, "1");
+    let merged = |sessions: usize| {
+        let ran = project.creel(&["stats", "--json"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        let sums: Value = serde_json::from_str(&ran.out).expect("JSON");
+        assert_eq!(sums["total"]["sessions"], sessions, "{sums:#}");
+        sums["total"]["merged"].clone()
+    };
+    assert_eq!(merged(3), 0);
+    for _ in 0..2 {
+        let ran = project.creel(&["merge", "--queue"]);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(merged(3), 3);
+    }
+}
+
+#[test]
 fn the_checks_of_sessions_run_on_what_is_merged_and_none_runs_twice() {
     let check = "echo ran >> ../../../runs; test ! -e one.txt || test ! -e two.txt";
     let more = format!(

@@ -220,7 +220,7 @@ fn summary(state: &SessionState) -> String {
             state.retry.used, state.retry.granted
         ),
         format!("errors in a row: {}", state.retry.errors),
-        format!("tokens: {}", state.account.tokens),
+        format!("tokens: {}", state.account.used.tokens),
         format!("agent: {}", state.agent_choice().agent()),
     ];
     for item in state.pending.items() {

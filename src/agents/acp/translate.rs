@@ -22,13 +22,13 @@ use super::options;
 use crate::{
     agents::{
         INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, is_recorded_in_part, limited, limited_input,
-        mcp_tools::ToolCallDetails, unified,
+        mcp_tools::ToolCallDetails, token_counts::TokenCounts, unified,
     },
     engine::{
         budget::ConversationUsage,
         conversation::{
             AgentUpdate, ContextUsage, FileLocation, PermissionOption, PermissionOptionKind,
-            PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
+            PlanEntry, StopReason, TokenKinds, ToolCall, ToolKind, ToolStatus, TurnUsage,
         },
         permission::tool_call::{self, files_in},
         policy::{MODEL, UsageScope},
@@ -66,8 +66,12 @@ pub(super) struct AcpConversation {
     cost: Option<f64>,
     /// The usage that was already attributed to earlier turns.
     pub(super) tally: ConversationUsage,
+    /// Its tokens by kind, if these are all of them.
+    tally_kinds: TokenKinds,
     /// The tokens of this turn so far, for agents that report them during the turn.
     in_turn: Option<u64>,
+    /// The same by kind, if these are all of them.
+    kinds_in_turn: TokenKinds,
     /// The options that the agent offers, with their current values. None until it lists them.
     options: Option<Vec<s::SessionConfigOption>>,
 }
@@ -203,6 +207,8 @@ impl AcpConversation {
             || Some(number("inputTokens")?.saturating_add(number("outputTokens").unwrap_or(0)));
         if let Some(tokens) = number("totalTokens").or_else(both) {
             self.in_turn = Some(self.in_turn.unwrap_or(0).saturating_add(tokens));
+            let kinds = kinds_of(usage, tokens).unwrap_or_default();
+            self.kinds_in_turn = self.kinds_in_turn.plus(kinds);
         }
     }
 
@@ -314,6 +320,7 @@ impl AcpConversation {
         self.placed.clear();
         self.delegated.clear();
         self.in_turn = None;
+        self.kinds_in_turn = TokenKinds::default();
     }
 
     /// The usage of the turn, including what the agent reported before its end.
@@ -326,11 +333,27 @@ impl AcpConversation {
             .max(tokens_of_models(response));
         // The agent's counter can have restarted together with its process.
         let tokens = match about {
-            UsageScope::Turn => reported,
+            UsageScope::Turn | UsageScope::Call => reported,
             UsageScope::Conversation => {
                 reported.map(|all| all.checked_sub(self.tally.tokens).unwrap_or(all))
             }
         };
+        // Sub-agents whose tokens have no kinds make those of the turn unknown.
+        let kinds = reported_kinds(response)
+            .or_else(|| self.in_turn.map(|_| self.kinds_in_turn))
+            .filter(|kinds| Some(kinds.total()) == reported);
+        let is_continued = reported.is_some_and(|all| all >= self.tally.tokens);
+        let of_turn = match about {
+            UsageScope::Call => None,
+            UsageScope::Conversation if is_continued => {
+                kinds.and_then(|kinds| kinds.since(self.tally_kinds))
+            }
+            UsageScope::Turn | UsageScope::Conversation => kinds,
+        };
+        let token_kinds = of_turn.filter(|kinds| Some(kinds.total()) == tokens);
+        if about == UsageScope::Conversation && reported.is_some() {
+            self.tally_kinds = kinds.unwrap_or_default();
+        }
         let cost = self.cost.map(|all| {
             if all >= self.tally.cost {
                 all - self.tally.cost
@@ -340,12 +363,19 @@ impl AcpConversation {
         });
         self.tally = ConversationUsage {
             tokens: match about {
-                UsageScope::Turn => self.tally.tokens.saturating_add(tokens.unwrap_or(0)),
+                UsageScope::Turn | UsageScope::Call => {
+                    self.tally.tokens.saturating_add(tokens.unwrap_or(0))
+                }
                 UsageScope::Conversation => reported.unwrap_or(self.tally.tokens),
             },
             cost: self.cost.unwrap_or(self.tally.cost),
         };
-        TurnUsage { tokens, cost }
+        TurnUsage {
+            tokens,
+            cost,
+            token_kinds,
+            cost_estimated: None,
+        }
     }
 }
 
@@ -602,6 +632,37 @@ fn tokens_of_models(response: &s::PromptResponse) -> Option<u64> {
     counts.reduce(u64::saturating_add)
 }
 
+/// The kinds of tokens, from the field that has their count.
+fn reported_kinds(response: &s::PromptResponse) -> Option<TokenKinds> {
+    if let Some(usage) = &response.usage {
+        let counts = TokenCounts {
+            total: usage.total_tokens,
+            input: usage.input_tokens,
+            output: usage.output_tokens,
+            cache_read: usage.cached_read_tokens,
+            cache_write: usage.cached_write_tokens,
+            thoughts: usage.thought_tokens,
+        };
+        return counts.kinds();
+    }
+    let count = &response.meta.as_ref()?.get("quota")?["token_count"];
+    kinds_of(count, count["totalTokens"].as_u64()?)
+}
+
+/// The kinds of tokens in one of the fields that agents use instead of the protocol's.
+fn kinds_of(usage: &Value, total: u64) -> Option<TokenKinds> {
+    let count = |names: &[&str]| names.iter().find_map(|name| usage[*name].as_u64());
+    let counts = TokenCounts {
+        total,
+        input: count(&["inputTokens"])?,
+        output: count(&["outputTokens"])?,
+        cache_read: count(&["cachedReadTokens", "cachedInputTokens"]),
+        cache_write: count(&["cachedWriteTokens", "cacheWriteInputTokens"]),
+        thoughts: count(&["thoughtTokens", "reasoningOutputTokens"]),
+    };
+    counts.kinds()
+}
+
 /// The tokens of the turn: from the protocol's field, or from the fields that some agents use
 /// instead.
 fn reported_tokens(response: &s::PromptResponse) -> Option<u64> {
@@ -733,6 +794,61 @@ mod tests {
         assert_eq!(used(&[agent(100)], response), Some(360));
         let response = json!({"stopReason": "end_turn", "usage": usage, "_meta": {"quota": {"model_usage": []}}});
         assert_eq!(used(&[], response), Some(240));
+    }
+
+    #[test]
+    fn tokens_have_kinds_if_all_of_them_do() {
+        let mut book = AcpConversation::default();
+        let mut kinds = |usage: Value, about: UsageScope| {
+            let response = json!({"stopReason": "end_turn", "usage": usage});
+            let response = s::PromptResponse::deserialize(response).expect("a response");
+            let kinds = book.spent(&response, about).token_kinds?;
+            Some((
+                kinds.input,
+                kinds.output,
+                kinds.cache_read,
+                kinds.cache_write,
+            ))
+        };
+        let usage = |total: u64, read: u64| {
+            json!({"totalTokens": total, "inputTokens": 200, "outputTokens": 40,
+                "cachedReadTokens": read, "cachedWriteTokens": 0, "thoughtTokens": 5})
+        };
+        let turn = UsageScope::Turn;
+        assert_eq!(
+            kinds(usage(240, 150), turn),
+            Some((50, 40, 150, 0)),
+            "as codex counts"
+        );
+        assert_eq!(
+            kinds(usage(390, 150), turn),
+            Some((200, 40, 150, 0)),
+            "as claude counts"
+        );
+        assert_eq!(kinds(usage(300, 150), turn), None, "it does not add up");
+        let uncached = json!({"totalTokens": 240, "inputTokens": 200, "outputTokens": 40});
+        assert_eq!(kinds(uncached, turn), None, "the cache is not known");
+        let call = UsageScope::Call;
+        assert_eq!(
+            kinds(usage(240, 150), call),
+            None,
+            "other calls are not known"
+        );
+
+        let mut book = AcpConversation::default();
+        let mut of_conversation = |input: u64, read: u64| {
+            let usage = json!({"totalTokens": input + 40, "inputTokens": input, "outputTokens": 40,
+                "cachedReadTokens": read});
+            let response = json!({"stopReason": "end_turn", "usage": usage});
+            let response = s::PromptResponse::deserialize(response).expect("a response");
+            let spent = book.spent(&response, UsageScope::Conversation);
+            let kinds = spent
+                .token_kinds
+                .map(|kinds| (kinds.input, kinds.cache_read));
+            (spent.tokens, kinds)
+        };
+        assert_eq!(of_conversation(200, 150), (Some(240), Some((50, 150))));
+        assert_eq!(of_conversation(500, 400), (Some(300), Some((50, 250))));
     }
 
     #[test]

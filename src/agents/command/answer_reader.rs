@@ -457,6 +457,7 @@ mod tests {
             creel: None,
             variables: None,
             has_tool_hooks: false,
+            prices: None,
         };
         let output = TranslatedOutput::new(TurnId(1), None);
         let reader = crate::agents::command::translator(format, None)

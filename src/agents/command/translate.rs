@@ -24,10 +24,11 @@ use crate::{
     agents::{INPUT_MAX, LONG_MAX, NOTE_MAX, OUTPUT_MAX, limited},
     engine::{
         conversation::{
-            AgentUpdate, ContextUsage, PlanEntry, StopReason, ToolCall, ToolStatus, TurnUsage,
+            AgentUpdate, ContextUsage, PlanEntry, StopReason, TokenKinds, ToolCall, ToolStatus,
+            TurnUsage,
         },
         ids::TurnId,
-        policy::OutputFormat,
+        policy::{MODEL, OutputFormat},
     },
     process::reply_scan::mended,
 };
@@ -56,6 +57,8 @@ pub(super) const fn arguments(format: OutputFormat) -> &'static str {
 pub(super) struct ReportedUsage {
     pub(super) tokens: u64,
     pub(super) cost: f64,
+    /// The tokens by kind, if these are all of them.
+    pub(super) kinds: TokenKinds,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -276,6 +279,13 @@ impl TranslatedOutput {
 
     pub(super) fn used(&mut self, context: ContextUsage) {
         self.updates.push(AgentUpdate::Used(context));
+    }
+
+    /// The model that the agent uses.
+    pub(super) fn model(&mut self, name: Option<&str>) {
+        if let Some(name) = name.filter(|name| !name.is_empty() && name.len() <= NAME_MAX) {
+            self.note(MODEL, name);
+        }
     }
 
     /// A note about the agent's own state.

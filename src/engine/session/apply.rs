@@ -5,7 +5,7 @@
 
 use super::SessionState;
 use crate::engine::{
-    budget::ConversationUsage,
+    budget::UsageTotals,
     consequences,
     event::{Event, FinalDeliveryMode, IterationOutcome, SessionEvent, SessionOutcome, StopTiming},
     gate::{apply::apply_gate, notices::note_gate_change},
@@ -143,7 +143,7 @@ pub(crate) fn dispatch_of(session: &mut SessionState, run: RunId) -> Option<&mut
 fn iteration_started(session: &mut SessionState, iteration: u32) {
     session.iterations.current = iteration;
     session.iterations.begin_work();
-    session.account.iteration = ConversationUsage::default();
+    session.account.iteration = UsageTotals::default();
     // A promise from a failed turn does not count for this iteration.
     session.stop.promised = None;
     session.retry.wait = RetryWait::No;

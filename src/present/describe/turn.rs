@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::{
     engine::{
         SessionState,
+        budget::UsageTotals,
         conversation::{
             PermissionOption, PermissionSource, StopReason, ToolCall, ToolStatus, TurnUsage,
         },
@@ -20,8 +21,7 @@ use crate::{
         describe::{Described, EventTone, name, sentence},
         gate_words::answer_origin,
         text::{counted, plain_line, prompt_line, readable_size, sentence_case},
-        tool_calls,
-        usage::UsageTotals,
+        tool_calls, usage,
     },
 };
 
@@ -88,7 +88,7 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
             stop_reason, spent, ..
         } => ended(*stop_reason, *spent)?,
         TurnEvent::Failed { error, spent, .. } => {
-            let used = UsageTotals::from(*spent).suffix();
+            let used = usage::suffix(UsageTotals::from(*spent));
             Described::new(
                 "✗",
                 EventTone::Failed,
@@ -179,8 +179,7 @@ fn ended(reason: StopReason, spent: TurnUsage) -> Option<Described> {
     let used = UsageTotals::from(spent);
     let text = match reason {
         StopReason::EndTurn => {
-            return used
-                .words()
+            return usage::words(used)
                 .map(|used| Described::new("", EventTone::Quiet, format!("Turn ended · {used}")));
         }
         StopReason::Cancelled => "Turn cancelled",
@@ -191,7 +190,7 @@ fn ended(reason: StopReason, spent: TurnUsage) -> Option<Described> {
     Some(Described::new(
         "",
         EventTone::Warning,
-        format!("{text}{}", used.suffix()),
+        format!("{text}{}", usage::suffix(used)),
     ))
 }
 

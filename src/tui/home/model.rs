@@ -12,7 +12,7 @@ use std::{
 use super::{HomeRequest, new_session::NewSessionForm};
 use crate::{
     config::MotionMode,
-    engine::{queue::QueueCounts, time::UnixTime},
+    engine::{budget::CostTotal, queue::QueueCounts, time::UnixTime},
     present::{
         session_chip::ChipRole,
         session_list::{ListedSession, ListedState, SessionGroup},
@@ -117,8 +117,8 @@ pub struct HomeModel {
     /// How many rows each group has, and how many sessions whatever the filter.
     row_counts: [usize; 3],
     session_counts: [usize; 3],
-    /// What all sessions of today cost, in dollars.
-    cost_today: f64,
+    /// What all sessions of today cost.
+    cost_today: CostTotal,
     cursor: Option<Arc<SessionKey>>,
     /// Where the cursor is among the rows.
     at: usize,
@@ -151,7 +151,7 @@ impl HomeModel {
             rows: Vec::new(),
             row_counts: [0; 3],
             session_counts: [0; 3],
-            cost_today: 0.0,
+            cost_today: CostTotal::default(),
             cursor: None,
             at: 0,
             top: 0,
@@ -317,7 +317,7 @@ impl HomeModel {
             .sessions
             .values()
             .map(|session| session.cost_today(self.now, &self.look.zone))
-            .sum();
+            .fold(CostTotal::default(), CostTotal::plus);
         let found = self
             .cursor
             .as_ref()
@@ -442,7 +442,7 @@ impl HomeModel {
         self.session_counts[group as usize]
     }
 
-    pub const fn cost_today(&self) -> f64 {
+    pub const fn cost_today(&self) -> CostTotal {
         self.cost_today
     }
 

@@ -145,11 +145,8 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         counts.push(theme.span(ThemeRole::Alert, format!(" {waiting} {verb} you ")));
     }
     let today = model.cost_today();
-    if today > 0.0 {
-        counts.push(theme.span(
-            ThemeRole::Faint,
-            format!(" · {} today", usage::money(today)),
-        ));
+    if let Some(today) = usage::cost(today) {
+        counts.push(theme.span(ThemeRole::Faint, format!(" · {today} today")));
     }
     counts.push(Span::raw(" "));
     let right: usize = counts.iter().map(Span::width).sum();
@@ -222,11 +219,7 @@ impl<'a> RowTexts<'a> {
             },
             time: session.time(model.now, &model.look.zone),
             age: session.age(model.now, &model.look.zone),
-            cost: if session.cost > 0.0 {
-                usage::money(session.cost)
-            } else {
-                String::new()
-            },
+            cost: usage::cost(session.cost).unwrap_or_default(),
         }
     }
 }

@@ -118,11 +118,8 @@ fn fact_line(
     };
     let tasks = facts::tasks(model).map(|tasks| format!("tasks {tasks}"));
     let next = panes::hooks::upcoming(state);
-    let cost = if state.account.cost > 0.0 {
-        format!("{} ", usage::money(state.account.cost))
-    } else {
-        String::new()
-    };
+    let cost = usage::cost(state.account.used.cost);
+    let cost = cost.map_or_else(String::new, |cost| format!("{cost} "));
     let room = width.saturating_sub(cost.width() + 2);
     let errors = match (state.retry.errors, state.plan().max_consecutive_errors) {
         (0, _) => None,

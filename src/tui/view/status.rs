@@ -207,7 +207,7 @@ impl HeaderFigures {
         };
         // Where there are tabs, they carry these counts.
         let counted = !super::has_tabs(model);
-        let has_cost = account.cost > 0.0 && !super::layout::has_lines(model);
+        let cost = usage::cost(account.used.cost).filter(|_| !super::layout::has_lines(model));
         let all = [
             (Some(iteration), 1),
             (
@@ -237,10 +237,10 @@ impl HeaderFigures {
                 LAST,
             ),
             (
-                (account.tokens > 0).then(|| usage::short_tokens(account.tokens)),
+                (account.used.tokens > 0).then(|| usage::short_tokens(account.used.tokens)),
                 7,
             ),
-            (has_cost.then(|| usage::money(account.cost)), 6),
+            (cost, 6),
             (nats, NATS),
             (replay, 0),
         ];

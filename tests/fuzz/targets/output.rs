@@ -97,6 +97,7 @@ fn agent(format: OutputFormat) -> CommandAgent {
         creel: None,
         variables: None,
         has_tool_hooks: false,
+        prices: None,
     };
     CommandAgent::new(&spec, place, AgentHistory::default()).expect("the command is plain")
 }

@@ -147,6 +147,7 @@ pub(crate) fn place(dir: &Path) -> AgentWorkspace {
         creel: None,
         variables: None,
         has_tool_hooks: false,
+        prices: None,
     }
 }
 

@@ -215,7 +215,7 @@ fn a_recovery_waits_at_the_budget_gate() {
     for _ in 0..3 {
         world.step();
     }
-    world.state.account.tokens = 200;
+    world.state.account.used.tokens = 200;
     let world = world.run();
     assert_eq!(
         prompts(&world, PromptReason::Recovery),
@@ -237,7 +237,7 @@ fn a_cut_turn_is_not_sent_again_past_the_budget() {
     world.step();
     assert!(world.turn.is_some(), "{}", world.story());
     let mut cut = World::from_events(script, &world.events);
-    cut.state.account.tokens = 500;
+    cut.state.account.used.tokens = 500;
     cut.input(Input::Resume {
         presence: UserPresence::Unattended,
         max_iterations: None,

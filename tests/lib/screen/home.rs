@@ -10,6 +10,7 @@ use crate::support::screen::{frame_of, styles_of};
 use creel::{
     config::{MotionMode, ThemeName},
     engine::{
+        budget::CostTotal,
         event::{SessionOutcome, StopTiming},
         gate::kind::GateKind,
         queue::{QueueCounts, QueuedTask, task_spec::TaskSpec},
@@ -627,7 +628,11 @@ fn sessions_of_the_book() -> Vec<SessionChange> {
             ..listed
         },
         &|listed| ListedSession {
-            cost: 0.42,
+            cost: CostTotal {
+                known: 0.42,
+                turns: 1,
+                ..CostTotal::default()
+            },
             iteration: 3,
             ..listed
         },

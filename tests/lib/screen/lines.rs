@@ -188,14 +188,15 @@ fn usage_is_printed_for_each_iteration_and_at_the_end() {
         TurnUsage {
             tokens: Some(12_345),
             cost: Some(0.04),
+            ..TurnUsage::UNKNOWN
         },
     );
     world = samples::until(world, |world| world.turn.is_some());
     samples::spends(
         &mut world,
         TurnUsage {
-            tokens: None,
             cost: Some(0.5),
+            ..TurnUsage::UNKNOWN
         },
     );
     world = samples::until(world, |world| world.turn.is_some()).run();
@@ -215,7 +216,7 @@ fn usage_is_printed_for_each_iteration_and_at_the_end() {
           All done. <promise>COMPLETE</promise>
           ✓ Iteration 3 done
           Decision: complete · the agent says it is done
-        Session complete after 3 iterations · 12.3k tokens · $0.54: no checks are configured, and the agent says it is done
+        Session complete after 3 iterations · 12.3k tokens · ≥ $0.54: no checks are configured, and the agent says it is done
     "#]]
     .assert_eq(&told);
 }

@@ -546,6 +546,7 @@ pub fn budget() -> World {
         TurnUsage {
             tokens: Some(21_345),
             cost: Some(0.42),
+            ..TurnUsage::UNKNOWN
         },
     );
     until(world, |world| world.state.gates.open.is_some())
@@ -639,6 +640,7 @@ pub fn talkative() -> World {
         TurnUsage {
             tokens: Some(12_345),
             cost: Some(0.42),
+            ..TurnUsage::UNKNOWN
         },
     );
     let mut world = until(world, |world| world.turn.is_some());

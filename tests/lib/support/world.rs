@@ -775,7 +775,7 @@ impl World {
             Answer::Spends(tokens) => {
                 let spent = TurnUsage {
                     tokens: Some(tokens),
-                    cost: None,
+                    ..TurnUsage::UNKNOWN
                 };
                 self.say(
                     turn,
@@ -790,7 +790,7 @@ impl World {
                 self.act(ActorKind::Agent, deeds);
                 let spent = TurnUsage {
                     tokens: Some(tokens),
-                    cost: None,
+                    ..TurnUsage::UNKNOWN
                 };
                 self.say(
                     turn,

@@ -15,9 +15,12 @@ use super::{
     ReportedUsage, StreamEnd, StreamOutcome, StreamTranslator, TranslatedOutput, list, number, sum,
     text, tools,
 };
-use crate::engine::{
-    conversation::{ContextUsage, StopReason, ToolStatus, TurnUsage},
-    time::TimeSpan,
+use crate::{
+    agents::token_counts::TokenCounts,
+    engine::{
+        conversation::{ContextUsage, StopReason, TokenKinds, ToolStatus, TurnUsage},
+        time::TimeSpan,
+    },
 };
 
 pub(in crate::agents::command) struct ClaudeTranslator {
@@ -31,6 +34,8 @@ pub(in crate::agents::command) struct ClaudeTranslator {
     context: u64,
     /// The tokens of all messages, if the stream contains them.
     of_messages: u64,
+    /// The same by kind. None if a message does not say.
+    kinds_of_messages: Option<TokenKinds>,
 }
 
 impl ClaudeTranslator {
@@ -42,11 +47,13 @@ impl ClaudeTranslator {
             suspect: None,
             context: 0,
             of_messages: 0,
+            kinds_of_messages: Some(TokenKinds::default()),
         }
     }
 
     fn system(line: &Value, updates: &mut TranslatedOutput) {
         let (count, attempt, most, wait) = match text(line, "/subtype") {
+            Some("init") => return updates.model(text(line, "/model")),
             Some("api_retry") => ("", "/attempt", "/max_retries", "/retry_delay_ms"),
             Some("retry") => ("/data", "/attempt", "/maxRetries", "/delayMs"),
             _ => return,
@@ -91,9 +98,11 @@ impl ClaudeTranslator {
             }
         }
         let usage = &message["usage"];
-        self.of_messages = self
-            .of_messages
-            .saturating_add(number(usage, "/total_tokens"));
+        if let Some(tokens) = usage["total_tokens"].as_u64() {
+            self.of_messages = self.of_messages.saturating_add(tokens);
+            let kinds = self.kinds_of_messages.zip(kinds(usage));
+            self.kinds_of_messages = kinds.map(|(before, more)| before.plus(more));
+        }
         if is_own && !is_error && usage.is_object() {
             self.context = counted(usage);
         }
@@ -177,15 +186,17 @@ impl ClaudeTranslator {
             .collect();
         // Qwen Code counts the whole conversation again each time it is resumed, but its counts per
         // message are right.
-        let tokens = if self.of_messages > 0 {
-            self.of_messages
+        let (tokens, kinds) = if self.of_messages > 0 {
+            (self.of_messages, self.kinds_of_messages)
         } else {
-            counted(&line["usage"])
+            (counted(&line["usage"]), kinds(&line["usage"]))
         };
         let cost = line["total_cost_usd"].as_f64();
         self.end.spent = TurnUsage {
             tokens: (!line["usage"].is_null()).then_some(tokens),
             cost,
+            token_kinds: kinds.filter(|kinds| kinds.total() == tokens),
+            cost_estimated: None,
         };
         if let Some(total) = cost.filter(|_| !models.is_empty()) {
             let counts = [
@@ -199,6 +210,7 @@ impl ClaudeTranslator {
             let tally = ReportedUsage {
                 tokens: sum(models.iter().map(of_model)),
                 cost: total,
+                ..ReportedUsage::default()
             };
             self.end.spent.cost = cost_of_turn(tokens, tally, self.before);
             self.end.tally = Some(tally);
@@ -323,6 +335,30 @@ fn patch(result: &Value) -> Option<String> {
     };
     let hunks: String = list(result, "/structuredPatch").map(hunk).collect();
     (!hunks.is_empty()).then(|| format!("--- {path}\n+++ {path}\n{hunks}"))
+}
+
+fn kinds(usage: &Value) -> Option<TokenKinds> {
+    let count = |key: &str| usage[key].as_u64();
+    let (input, output) = (count("input_tokens")?, count("output_tokens")?);
+    let cache_read = count("cache_read_input_tokens");
+    let cache_write = count("cache_creation_input_tokens");
+    let Some(total) = count("total_tokens") else {
+        return Some(TokenKinds {
+            input,
+            output,
+            cache_read: cache_read.unwrap_or(0),
+            cache_write: cache_write.unwrap_or(0),
+        });
+    };
+    let counts = TokenCounts {
+        total,
+        input,
+        output,
+        cache_read,
+        cache_write,
+        thoughts: None,
+    };
+    counts.kinds()
 }
 
 fn counted(usage: &Value) -> u64 {

@@ -11,7 +11,7 @@ use super::{
     text, tools,
 };
 use crate::engine::conversation::{
-    FileLocation, PlanEntry, StopReason, ToolCall, ToolKind, ToolStatus, TurnUsage,
+    FileLocation, PlanEntry, StopReason, TokenKinds, ToolCall, ToolKind, ToolStatus, TurnUsage,
 };
 
 pub(in crate::agents::command) struct CodexTranslator {
@@ -32,14 +32,24 @@ impl CodexTranslator {
     fn count(&mut self, line: &Value) {
         let tokens = number(line, "/usage/input_tokens")
             .saturating_add(number(line, "/usage/output_tokens"));
-        let spent = self
+        let kinds = kinds(&line["usage"]);
+        // The count can have begun again.
+        let is_continued = |before: &ReportedUsage| before.tokens <= tokens;
+        let before = self
             .before
-            .map(|before| tokens.checked_sub(before.tokens).unwrap_or(tokens));
+            .map(|before| Some(before).filter(is_continued).unwrap_or_default());
+        let spent = before.map(|before| tokens - before.tokens);
+        let of_turn = before.and_then(|before| kinds?.since(before.kinds));
         self.end.spent = TurnUsage {
             tokens: spent,
-            cost: None,
+            token_kinds: of_turn.filter(|kinds| Some(kinds.total()) == spent),
+            ..TurnUsage::UNKNOWN
         };
-        self.end.tally = Some(ReportedUsage { tokens, cost: 0.0 });
+        self.end.tally = Some(ReportedUsage {
+            tokens,
+            cost: 0.0,
+            kinds: kinds.unwrap_or_default(),
+        });
     }
 
     fn error(&mut self, message: &str, updates: &mut TranslatedOutput) {
@@ -75,6 +85,20 @@ impl StreamTranslator for CodexTranslator {
     fn end(self: Box<Self>) -> StreamEnd {
         self.end
     }
+}
+
+/// Cached tokens are a part of the input, and reasoning of the output.
+fn kinds(usage: &Value) -> Option<TokenKinds> {
+    let count = |key: &str| usage[key].as_u64();
+    let cache_read = count("cached_input_tokens")?;
+    let cache_write = count("cache_write_input_tokens").unwrap_or(0);
+    let input = count("input_tokens")?.checked_sub(cache_read)?;
+    Some(TokenKinds {
+        input: input.checked_sub(cache_write)?,
+        output: count("output_tokens")?,
+        cache_read,
+        cache_write,
+    })
 }
 
 fn started(item: &Value, updates: &mut TranslatedOutput) -> Option<()> {

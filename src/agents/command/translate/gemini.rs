@@ -13,7 +13,10 @@ use super::{
     StreamEnd, StreamOutcome, StreamTranslator, ToolCallEnd, TranslatedOutput, number, sum, text,
     tools,
 };
-use crate::engine::conversation::{StopReason, ToolStatus, TurnUsage};
+use crate::{
+    agents::token_counts::TokenCounts,
+    engine::conversation::{StopReason, TokenKinds, ToolStatus, TurnUsage},
+};
 
 #[derive(Default)]
 pub(in crate::agents::command) struct GeminiTranslator {
@@ -52,14 +55,19 @@ impl GeminiTranslator {
         } else {
             StreamOutcome::Ended(StopReason::EndTurn)
         };
-        self.end.spent.tokens = line.pointer("/stats/total_tokens").and_then(Value::as_u64);
+        let stats = &line["stats"];
+        self.end.spent.tokens = stats["total_tokens"].as_u64();
+        self.end.spent.token_kinds = gemini_kinds(stats);
     }
 }
 
 impl StreamTranslator for GeminiTranslator {
     fn line(&mut self, line: &Value, updates: &mut TranslatedOutput) -> Option<()> {
         match text(line, "/type")? {
-            "init" => updates.opened(text(line, "/session_id")?),
+            "init" => {
+                updates.opened(text(line, "/session_id")?);
+                updates.model(text(line, "/model"));
+            }
             "message" => Self::message(line, updates)?,
             "tool_use" => {
                 let input = &line["parameters"];
@@ -103,6 +111,21 @@ impl StreamTranslator for GeminiTranslator {
     }
 }
 
+/// Cached tokens are a part of the input. Thoughts are only a part of the total, and cost as much as
+/// output.
+fn gemini_kinds(stats: &Value) -> Option<TokenKinds> {
+    let count = |key: &str| stats[key].as_u64();
+    let (input, cache_read) = (count("input_tokens")?, count("cached")?);
+    let output = count("total_tokens")?.checked_sub(input)?;
+    Some(TokenKinds {
+        input: input.checked_sub(cache_read)?,
+        output,
+        cache_read,
+        cache_write: 0,
+    })
+    .filter(|_| count("output_tokens").is_some_and(|answer| answer <= output))
+}
+
 /// After this many empty steps in a row, opencode would produce empty steps forever.
 const EMPTY_STEPS: u32 = 10;
 
@@ -111,16 +134,34 @@ pub(in crate::agents::command) struct OpencodeTranslator {
     end: StreamEnd,
     /// How many of the last steps were empty.
     empty: u32,
+    /// What all steps so far used.
+    counted: Option<TurnUsage>,
 }
 
 impl OpencodeTranslator {
     fn step_finished(&mut self, part: &Value, updates: &mut TranslatedOutput) {
         let tokens = tokens(part);
-        let spent = &mut self.end.spent;
-        *spent = TurnUsage {
-            tokens: Some(spent.tokens.unwrap_or(0).saturating_add(tokens)),
-            cost: Some(spent.cost.unwrap_or(0.0) + part["cost"].as_f64().unwrap_or(0.0)),
+        // A sum that lacks a step is not known.
+        let before = self.counted.unwrap_or(TurnUsage {
+            tokens: Some(0),
+            cost: Some(0.0),
+            token_kinds: Some(TokenKinds::default()),
+            cost_estimated: None,
+        });
+        let spent = TurnUsage {
+            tokens: before.tokens.map(|before| before.saturating_add(tokens)),
+            cost: before
+                .cost
+                .zip(part["cost"].as_f64())
+                .map(|(one, other)| one + other),
+            token_kinds: before
+                .token_kinds
+                .zip(opencode_kinds(part, tokens))
+                .map(|(one, other)| one.plus(other)),
+            cost_estimated: None,
         };
+        self.counted = Some(spent);
+        self.end.spent = spent;
         self.end.verdict = match text(part, "/reason") {
             Some("stop") => StreamOutcome::Ended(StopReason::EndTurn),
             Some("length") => StreamOutcome::Ended(StopReason::MaxTokens),
@@ -210,6 +251,22 @@ impl StreamTranslator for OpencodeTranslator {
     fn end(self: Box<Self>) -> StreamEnd {
         self.end
     }
+}
+
+fn opencode_kinds(part: &Value, total: u64) -> Option<TokenKinds> {
+    let count = |key: &str| {
+        part.pointer(&format!("/tokens{key}"))
+            .and_then(Value::as_u64)
+    };
+    let counts = TokenCounts {
+        total,
+        input: count("/input")?,
+        output: count("/output")?,
+        cache_read: Some(count("/cache/read").unwrap_or(0)),
+        cache_write: count("/cache/write"),
+        thoughts: count("/reasoning"),
+    };
+    counts.kinds()
 }
 
 fn tokens(part: &Value) -> u64 {

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::engine::{
-    conversation::{AgentUpdate, ToolCall},
+    conversation::{AgentUpdate, TokenKinds, ToolCall},
     ids::TurnId,
 };
 
@@ -36,6 +36,17 @@ fn played(format: OutputFormat, before: Option<ReportedUsage>, lines: &[Value]) 
         "{:?} {:?} {:?}\n",
         end.verdict, end.spent.tokens, end.spent.cost
     ));
+    if let Some(kinds) = end.spent.token_kinds {
+        let TokenKinds {
+            input,
+            output,
+            cache_read,
+            cache_write,
+        } = kinds;
+        shown.push_str(&format!(
+            "input {input}, output {output}, cache read {cache_read}, cache write {cache_write}\n"
+        ));
+    }
     end.complaint
         .iter()
         .for_each(|complaint| shown.push_str(&format!("complaint: {complaint}\n")));
@@ -221,7 +232,7 @@ proptest! {
     #[test]
     fn no_object_breaks_a_translator(lines in prop::collection::vec(objects(), 0..8)) {
         for format in FORMATS {
-            played(format, Some(ReportedUsage { tokens: 5, cost: 0.5 }), &lines);
+            played(format, Some(ReportedUsage { tokens: 5, cost: 0.5, ..ReportedUsage::default() }), &lines);
         }
     }
 

@@ -252,6 +252,7 @@ fn tampered(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line
 /// What was used, and the limits.
 fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let (account, budget) = (&state.account, &state.plan().budget);
+    let used = account.used;
     let times = u64::from(account.granted) + 1;
     #[expect(
         clippy::cast_precision_loss,
@@ -275,13 +276,17 @@ fn budget(state: &SessionState, theme: &ScreenTheme, width: usize) -> Vec<Line<'
     vec![
         row(
             "tokens",
-            count(account.tokens),
-            tokens.map(|all| (count(all), account.tokens >= all)),
+            count(used.tokens),
+            tokens.map(|all| (count(all), used.tokens >= all)),
         ),
         row(
             "cost",
-            usage::money(account.cost),
-            cost.map(|all| (usage::money(all), account.cost >= all)),
+            usage::amount(
+                used.cost.known,
+                used.cost.estimated,
+                used.cost.unknown_turns > 0,
+            ),
+            cost.map(|all| (usage::money(all), used.cost.known >= all)),
         ),
         row(
             "time",

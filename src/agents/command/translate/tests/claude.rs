@@ -74,6 +74,7 @@ fn claude_thinks_uses_tools_and_answers() {
             used 100 of 200000
             warned the agent has no permission to use Bash, Write. Allow it in the agent's own settings, or with an option of its command
             Ended(EndTurn) Some(500) Some(0.5)
+            input 300, output 35, cache read 150, cache write 15
         "#]],
     );
 }
@@ -201,6 +202,7 @@ fn qwen_is_read_like_claude() {
             noted retry: attempt 1 of 10 failed. Next attempt in 1 min
             opened 5f-1
             Failed("[API Error: 401 wrong key]") Some(390) None
+            input 180, output 60, cache read 150, cache write 0
             complaint: [API Error: 401 wrong key]
         "#]],
     );
@@ -255,6 +257,7 @@ fn the_cost_of_a_turn_of_claudes_is_what_came_on_top() {
     let before = Some(ReportedUsage {
         tokens: 330,
         cost: 0.25,
+        ..ReportedUsage::default()
     });
     assert_eq!(
         cost(before, &result(120, 450, 0.375)),

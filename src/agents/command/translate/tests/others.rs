@@ -52,6 +52,7 @@ fn codex_thinks_uses_tools_and_answers() {
             said "<promise>COMPLETE</promise>"
             said "\n"
             Ended(EndTurn) Some(390) None
+            input 180, output 60, cache read 150, cache write 0
         "#]],
     );
 }
@@ -78,8 +79,14 @@ fn codex_tries_again_and_then_fails() {
 
 #[test]
 fn codex_counts_over_all_turns_of_a_thread() {
-    let end =
-        json!({ "type": "turn.completed", "usage": { "input_tokens": 450, "output_tokens": 80 } });
+    let end = json!({ "type": "turn.completed",
+        "usage": { "input_tokens": 450, "cached_input_tokens": 200, "output_tokens": 80 } });
+    let kinds = |input, output, cache_read| TokenKinds {
+        input,
+        output,
+        cache_read,
+        cache_write: 0,
+    };
     let spent = |before: Option<ReportedUsage>| {
         let mut translator = crate::agents::command::translator(OutputFormat::Codex, before)
             .expect("a format of lines");
@@ -88,7 +95,8 @@ fn codex_counts_over_all_turns_of_a_thread() {
     };
     let before = Some(ReportedUsage {
         tokens: 390,
-        cost: 0.0,
+        kinds: kinds(180, 60, 150),
+        ..ReportedUsage::default()
     });
     assert_eq!(
         (spent(before).spent.tokens, spent(before).tally),
@@ -96,7 +104,8 @@ fn codex_counts_over_all_turns_of_a_thread() {
             Some(140),
             Some(ReportedUsage {
                 tokens: 530,
-                cost: 0.0
+                kinds: kinds(250, 80, 200),
+                ..ReportedUsage::default()
             })
         )
     );
@@ -106,10 +115,47 @@ fn codex_counts_over_all_turns_of_a_thread() {
             None,
             Some(ReportedUsage {
                 tokens: 530,
-                cost: 0.0
+                kinds: kinds(250, 80, 200),
+                ..ReportedUsage::default()
             })
         )
     );
+}
+
+/// Without the earlier count by kind, or if the count began again, no kind of it is made up.
+#[test]
+fn codex_has_the_kinds_of_a_turns_tokens_only_if_it_knows_them_all() {
+    let kinds = |before: ReportedUsage| {
+        let end = json!({ "type": "turn.completed",
+            "usage": { "input_tokens": 450, "cached_input_tokens": 200, "output_tokens": 80 } });
+        let mut translator = crate::agents::command::translator(OutputFormat::Codex, Some(before))
+            .expect("a format of lines");
+        translator.line(&end, &mut TranslatedOutput::new(TurnId(3), None));
+        let kinds = translator.end().spent.token_kinds;
+        kinds.map(|kinds| (kinds.input, kinds.output, kinds.cache_read))
+    };
+    let counted = TokenKinds {
+        input: 180,
+        output: 60,
+        cache_read: 150,
+        cache_write: 0,
+    };
+    let before = ReportedUsage {
+        tokens: 390,
+        kinds: counted,
+        ..ReportedUsage::default()
+    };
+    assert_eq!(kinds(before), Some((70, 20, 50)));
+    let unknown = ReportedUsage {
+        kinds: TokenKinds::default(),
+        ..before
+    };
+    assert_eq!(kinds(unknown), None);
+    let began_again = ReportedUsage {
+        tokens: 9_000,
+        ..before
+    };
+    assert_eq!(kinds(began_again), Some((250, 80, 200)));
 }
 
 #[test]
@@ -127,13 +173,14 @@ fn gemini_speaks_in_pieces_and_uses_tools() {
         json!({ "type": "error", "severity": "warning", "message": "loop detected" }),
         say("Done. <promi"),
         say("se>COMPLETE</promise>"),
-        json!({ "type": "result", "status": "success", "stats": { "total_tokens": 405, "input_tokens": 330, "output_tokens": 60 } }),
+        json!({ "type": "result", "status": "success", "stats": { "total_tokens": 405, "input_tokens": 330, "output_tokens": 60, "cached": 150, "input": 180 } }),
     ];
     becomes(
         OutputFormat::Gemini,
         &lines,
         &expect![[r#"
             opened 49d2
+            noted model: pro
             said "I will "
             said "write."
             said "\n"
@@ -145,6 +192,7 @@ fn gemini_speaks_in_pieces_and_uses_tools() {
             said "Done. <promi"
             said "se>COMPLETE</promise>"
             Ended(EndTurn) Some(405) None
+            input 180, output 75, cache read 150, cache write 0
         "#]],
     );
 }
@@ -211,6 +259,7 @@ fn opencode_tells_tools_when_they_are_over_and_counts_by_step() {
             said "Done. <promise>COMPLETE</promise>"
             said "\n"
             Ended(EndTurn) Some(250) Some(0.5)
+            input 110, output 40, cache read 100, cache write 0
         "#]],
     );
 }
@@ -238,9 +287,10 @@ fn opencode_that_gets_empty_answers_for_ever_is_hopeless() {
         OutputFormat::Opencode,
         &lines,
         &expect![[r#"
-        opened ses_1
-        hopeless: its server keeps sending empty answers. Check the server address and the model
-        Unsaid Some(0) Some(2.5)
-    "#]],
+            opened ses_1
+            hopeless: its server keeps sending empty answers. Check the server address and the model
+            Unsaid Some(0) Some(2.5)
+            input 0, output 0, cache read 0, cache write 0
+        "#]],
     );
 }
