@@ -617,6 +617,7 @@ impl Story {
             answer: None,
             outcome: None,
             tests: None,
+            changed_tests: None,
         };
         self.inbox.push_back(Input::HookFinished {
             run,

@@ -198,9 +198,14 @@ fn on_hook_finished(state: &SessionState, run: RunId, result: RunResult) -> Engi
         outcome: result.outcome,
         judged: None,
         tests: result.tests,
+        tests_of: None,
         again,
     };
     let judged = verdict::judge(dispatch.point, spec, dispatch::view(&finished));
+    if let Some(of) = dispatch.tests_of() {
+        let ran = finished.in_clean_worktree(of, spec, &judged, result.changed_tests);
+        return EngineOutput::record(Event::Hook(HookEvent::Finished(Box::new(ran))));
+    }
     finished.verdict = judged.verdict;
     finished.judged = Some(judged.recorded());
     let by_hand = dispatch.cause == dispatch::DispatchCause::ByHand;

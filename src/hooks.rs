@@ -59,6 +59,19 @@ pub async fn run_hook(
     watch: &mut dyn ProcessObserver,
     cancel: &CancellationToken,
 ) -> RunResult {
+    match &job.clean {
+        Some(clean) => builtin::run_clean(job, clean, place, watch, cancel).await,
+        None => run_here(job, place, watch, cancel).await,
+    }
+}
+
+/// Runs a hook in the folder of this place.
+async fn run_here(
+    job: &HookJob,
+    place: &HookWorkspace,
+    watch: &mut dyn ProcessObserver,
+    cancel: &CancellationToken,
+) -> RunResult {
     let started = Instant::now();
     if let Some(submission) = &job.facts.submission
         && submission.opens_request
@@ -149,6 +162,7 @@ pub async fn run_hook(
         answer,
         outcome: None,
         tests,
+        changed_tests: None,
     }
 }
 

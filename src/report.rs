@@ -46,7 +46,7 @@ use crate::{
         pending::ItemState,
         session::event::SessionWorktree,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
-        verify::test_guard::TestComparison,
+        verify::{base_tests::TestSource, test_guard::TestComparison},
     },
     journal::{self, JournalError, SessionDir, session_dir::PRIVATE_FILE},
     text::TestCounts,
@@ -152,6 +152,9 @@ pub struct CheckHistory {
     /// What is known about the work as it is at the end. None for checks that do not count.
     pub result: Option<CheckRunResult>,
     pub runs: Vec<ReportedRun>,
+    /// Its runs in clean worktrees, which are no results of it: see `tests: base`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clean_runs: Vec<ReportedRun>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -182,6 +185,9 @@ pub struct ReportedRun {
     pub omitted_bytes: u64,
     /// The tests that it ran, if its output says how many.
     pub tests: Option<TestCounts>,
+    /// Set for a run in a clean worktree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tests_of: Option<TestSource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

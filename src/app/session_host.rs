@@ -100,6 +100,9 @@ pub(super) fn supervise(
         if resumes && let Some(note) = builtin::recover(&dirs.cwd).await {
             say(&format!("creel: {note}"));
         }
+        if resumes {
+            builtin::remove_left_worktree(&folder.path, &dirs.cwd).await;
+        }
         let make = |dirs| {
             let runtime = make(dirs)?;
             if afterwards == FolderRetention::Stays {

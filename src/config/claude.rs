@@ -416,6 +416,7 @@ impl ImportedHandler<'_> {
             enabled: true,
             on_failure: keys.on_failure(event),
             matcher,
+            tests: None,
             retry: RetryOptions::default(),
             claude: Some(Box::new(ClaudeHandler {
                 words,

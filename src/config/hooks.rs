@@ -604,6 +604,10 @@ fn process_hook(
     let mut spec = spec(fields, name, action, timeout);
     spec.pipe_output = fields.recorded("pipe_output");
     spec.retry = retry_options(report, list.point(), fields);
+    // Handlers of Claude Code have no such key.
+    if !matches!(list, HookList::Claude(_)) {
+        check_tests(report, list.point(), &mut spec, fields);
+    }
     if list.has_matchers() {
         claude::complete_matcher(report, list.point(), &mut spec, fields);
     }
@@ -652,6 +656,7 @@ fn spec(
         enabled: fields.bool("enabled"),
         on_failure: fields.maybe_one_of("on_failure"),
         matcher: None,
+        tests: None,
         retry: RetryOptions::default(),
         claude: None,
     }
@@ -719,6 +724,32 @@ fn retry_options(
     RetryOptions {
         retries: fields.maybe_int("retries"),
         feedback,
+    }
+}
+
+/// Only a check that counts can also run with the tests of the base commit.
+fn check_tests(
+    report: &mut DiagnosticReport,
+    point: HookPoint,
+    spec: &mut HookSpec,
+    fields: &ConfigFields<'_>,
+) {
+    let Some(given) = fields.given("tests") else {
+        return;
+    };
+    let wrong = if point != HookPoint::Stop {
+        Some(format!("`tests` has no effect at `{point}`"))
+    } else if spec.is_advisory() {
+        Some("`tests` has no effect with `on_failure: ignore`".to_owned())
+    } else {
+        None
+    };
+    if let Some(message) = wrong {
+        let hint = "only a check that must pass also runs with the tests of the base commit; remove \
+                    this key";
+        report.error_hint(given.at, message, hint.to_owned());
+    } else {
+        spec.tests = fields.maybe_one_of("tests");
     }
 }
 

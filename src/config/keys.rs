@@ -438,6 +438,10 @@ const FEEDBACK: FieldShape = text("feedback", "Only at `stop`: the feedback for 
     hook blocks, with `{{hook}}`, `{{reason}}`, `{{output}}`, `{{attempt}}`, `{{limit}}` and \
     `{{changed}}` (the difference from its last output).");
 
+const TESTS: FieldShape = one_of("tests", &["base"], "Only for checks. `base`: before the session is \
+    complete, the check also runs in a clean worktree with the test files of the commit before the \
+    session; a failure is a sign of weakened tests (`protect_tests`).");
+
 const HOOK_COMMAND: FieldShape = text("command", "A command for `sh -c` in the project folder. \
     `{{session}}` and others stand for values.").required();
 const EXEC: FieldShape = list("exec", &Text, "A program and its arguments, run in the project \
@@ -463,22 +467,22 @@ pub static TOOL_MATCH: MapShape = shape("tool_match", &[
 /// A hook that runs a program without a shell.
 pub static EXEC_HOOK: MapShape = shape("exec_hook", &[
     EXEC, HOOK_NAME, HOOK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, ON_FAILURE, MATCH,
-    MATCHER, RETRIES, FEEDBACK,
+    MATCHER, RETRIES, FEEDBACK, TESTS,
 ]).with_one_of(&["exec"]);
 
 pub static COMMAND_HOOK: MapShape = shape("command_hook", &[
     HOOK_COMMAND, HOOK_NAME, HOOK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, ON_FAILURE,
-    MATCH, MATCHER, RETRIES, FEEDBACK, HOOK_TYPE,
+    MATCH, MATCHER, RETRIES, FEEDBACK, TESTS, HOOK_TYPE,
 ]);
 
 pub static EXEC_CHECK: MapShape = shape("exec_check", &[
     EXEC, HOOK_NAME, CHECK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED, CHECK_ON_FAILURE,
-    RETRIES, FEEDBACK,
+    RETRIES, FEEDBACK, TESTS,
 ]).with_one_of(&["exec"]);
 
 pub static COMMAND_CHECK: MapShape = shape("command_check", &[
     HOOK_COMMAND, HOOK_NAME, CHECK_TIMEOUT, PIPE_OUTPUT, HOOK_PRIORITY, HOOK_ENABLED,
-    CHECK_ON_FAILURE, RETRIES, FEEDBACK, HOOK_TYPE,
+    CHECK_ON_FAILURE, RETRIES, FEEDBACK, TESTS, HOOK_TYPE,
 ]);
 
 pub static BUILTIN_HOOK: MapShape = shape("builtin_hook", &[

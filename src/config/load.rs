@@ -32,7 +32,7 @@ use super::{
 };
 use crate::engine::{
     hooks::point::HookPoint,
-    policy::{AgentSpec, AutomationHook, RuleSpec, SettledPolicy},
+    policy::{AgentSpec, AutomationHook, RuleSpec, SettledPolicy, TestProtection},
 };
 
 const FORMAT: i64 = 1;
@@ -187,6 +187,9 @@ impl ConfigLoader {
         let automation = self.automation(&root);
         let (base_plan, fallback) = plan::base_plan(&mut self.report, &root, automation);
         let task_types = self.task_types(&root, &base_plan.stop.rules, &hooks);
+        let of_types = task_types.values().map(|of_type| &of_type.hooks);
+        let protection = base_plan.access.protect_tests;
+        self.check_protection(&root, protection, std::iter::once(&hooks).chain(of_types));
         let notes = self.notes(&root, &checks_of_all(&hooks, &task_types));
         hooks::check_mentioned(
             &mut self.report,
@@ -226,6 +229,28 @@ impl ConfigLoader {
                 message,
                 "update creel, or write `version: 1`".to_owned(),
             );
+        }
+    }
+
+    /// `protect_tests: off` would hide what a check with `tests: base` finds.
+    fn check_protection<'h>(
+        &mut self,
+        root: &ConfigFields<'_>,
+        protection: TestProtection,
+        lists: impl Iterator<Item = &'h HookLists>,
+    ) {
+        let is_off = protection == TestProtection::Off;
+        let Some(given) = root.given("protect_tests").filter(|_| is_off) else {
+            return;
+        };
+        let of = |lists: &'h HookLists| lists.hooks.values().chain(&lists.checks).flatten();
+        if let Some(spec) = lists.flat_map(of).find(|spec| spec.tests.is_some()) {
+            let message = format!(
+                "`protect_tests: off` contradicts `tests: base` of the check {}",
+                quoted(&spec.name)
+            );
+            let hint = "remove one of the two".to_owned();
+            self.report.error_hint(given.at, message, hint);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::engine::{
     policy::{EvidencePolicy, HookSpec, RuleSpec},
     session::iteration::SessionFiles,
     time::TimeSpan,
-    verify::WorkChangedBy,
+    verify::{WorkChangedBy, base_tests::TestSource},
     watch::forge::{ForgeAnswer, ForgeRequest},
 };
 
@@ -96,6 +96,20 @@ pub struct HookJob {
     /// How many bytes of its output the record keeps.
     pub output_limit: usize,
     pub facts: HookFacts,
+    /// Set if a check runs in a clean worktree.
+    pub clean: Option<Box<CleanRunJob>>,
+}
+
+/// How the clean worktree of a run is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CleanRunJob {
+    pub of: TestSource,
+    /// The commit before the session. None if creel does not know it.
+    pub base: Option<String>,
+    /// Ignored files and folders of the project that it gets, too.
+    pub copy: Vec<String>,
+    /// Commands that prepare it.
+    pub setup: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -45,6 +45,7 @@ use crate::{
         stored_form::{known_or_none, pairs},
         time::TimeSpan,
         turn::event::PromptSent,
+        verify::base_tests::{CleanRun, TestSource},
     },
     text::TestCounts,
 };
@@ -97,6 +98,9 @@ pub enum HookEvent {
         /// The agent's own loop that it evaluates.
         #[serde(default, rename = "loop", skip_serializing_if = "Option::is_none")]
         of: Option<String>,
+        /// Set if it runs in a clean worktree, with these test files.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tests_of: Option<TestSource>,
     },
     #[serde(rename = "hook_finished")]
     Finished(Box<HookFinished>),
@@ -166,6 +170,9 @@ pub struct HookFinished {
     /// The tests that a check ran. None if its output does not say how many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tests: Option<TestCounts>,
+    /// Set if it ran in a clean worktree: it is no result of the check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests_of: Option<Box<CleanRun>>,
     /// Whether the run was cut and runs again when the session is resumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub again: bool,
@@ -287,6 +294,7 @@ fn same(one: &HookSpec, other: &HookSpec) -> bool {
     };
     one.action == other.action
         && one.matcher == other.matcher
+        && one.tests == other.tests
         && settings(one) == settings(other)
         && one.retry == other.retry
         && occasion(one) == occasion(other)

@@ -20,6 +20,7 @@ use super::{
     question::QuestionPolicy,
     tasks::record::TaskEventKind,
     time::TimeSpan,
+    verify::base_tests::TestSource,
 };
 use crate::text::command_line;
 pub use limits::{FallbackAgent, LimitsPlan, OutagePlan, UsageLimitPolicy};
@@ -423,6 +424,9 @@ pub struct HookSpec {
     /// The tool calls that it is for. None: all. Used at the points of tool calls only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matcher: Option<Box<ToolMatcher>>,
+    /// Set if a check that passed also runs with these test files. Used by stop hooks only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tests: Option<TestSource>,
     /// Used by stop hooks only.
     #[serde(flatten)]
     pub retry: RetryOptions,
@@ -443,6 +447,7 @@ impl HookSpec {
             enabled: true,
             on_failure: None,
             matcher: None,
+            tests: None,
             retry: RetryOptions::default(),
             claude: None,
         }

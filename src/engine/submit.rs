@@ -46,7 +46,7 @@ use crate::{
             kind::{PipelineKind, PipelineOutcome},
             state::{PipelineRun, PipelineState, PipelineStepState, ReturnTo},
         },
-        verify::{WorkMeasurement, rules::VerificationStep},
+        verify::{WorkMeasurement, base_tests::CleanRun, rules::VerificationStep},
     },
     text::shortened,
 };
@@ -603,6 +603,10 @@ impl<'a> PipelineRules<'a> {
             .running
             .as_ref()
             .filter(|_| !self.0.pipelines.is_under_review(dispatch))?;
-        Some(HookFinished::cut(dispatch.point, running))
+        let tests_of = dispatch.tests_of().map(CleanRun::cut).map(Box::new);
+        Some(HookFinished {
+            tests_of,
+            ..HookFinished::cut(dispatch.point, running)
+        })
     }
 }

@@ -13,6 +13,7 @@
 //!   the work.
 
 pub(crate) mod apply;
+pub mod base_tests;
 pub mod rules;
 pub mod state;
 pub mod test_files;
@@ -21,7 +22,9 @@ pub mod test_guard;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::ForbiddenChanges, event::CheckRunResult, verify::test_guard::TestComparison,
+    conversation::ForbiddenChanges,
+    event::CheckRunResult,
+    verify::{base_tests::TestSource, test_guard::TestComparison},
 };
 
 /// How many passes of the checks there are between two turns.
@@ -149,6 +152,9 @@ pub enum VerifyEvent {
         hooks: Vec<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rules: Vec<String>,
+        /// Set if the hooks run in a clean worktree, with these test files.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tests_of: Option<TestSource>,
     },
     #[serde(rename = "verification_ended")]
     Ended {

@@ -341,6 +341,7 @@ fn job(run: RunId, point: HookPoint, hook: HookSpec, work: CheckedWork<'_>) -> H
         hook,
         output_limit: plan.output_limit,
         facts,
+        clean: None,
     }
 }
 

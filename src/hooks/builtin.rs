@@ -11,6 +11,7 @@
 //! - No value becomes part of a command line: names and texts are arguments, files or variables.
 
 mod branch_status;
+mod clean_worktree;
 mod forge;
 mod forge_watch;
 mod git;
@@ -44,9 +45,11 @@ use outcome::reported;
 
 pub(in crate::hooks) use crate::hooks::builtin::branch_status::nothing_to_submit;
 pub use crate::hooks::builtin::branch_status::{can_submit, facts_of_the_work, refuse_on_base};
+pub(in crate::hooks) use crate::hooks::builtin::clean_worktree::run_clean;
 pub use crate::hooks::builtin::forge::forge_of;
 pub use crate::hooks::builtin::forge_watch::{answer_news, read_pull_request};
 pub use crate::hooks::builtin::pull_request::pull_request_here;
+pub use clean_worktree::remove_left_worktree;
 pub use job::BuiltinJob;
 pub use rebase::recover;
 
@@ -102,6 +105,7 @@ pub async fn run(
         answer: None,
         outcome,
         tests,
+        changed_tests: None,
     }
 }
 

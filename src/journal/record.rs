@@ -147,6 +147,7 @@ mod tests {
             outcome: None,
             judged: None,
             tests: None,
+            tests_of: None,
             again: false,
         };
         let line = record(Event::Hook(HookEvent::Finished(Box::new(finished)))).to_line();

@@ -37,7 +37,10 @@ use crate::{
         gate::{event::GateGrants, kind::GateKind},
         hooks::verdict::{RunEnd, Verdict},
         ids::{GateId, ItemId},
-        verify::{AfterPass, WorkChangedBy},
+        verify::{
+            AfterPass, WorkChangedBy,
+            base_tests::{CleanRun, CleanRunResult},
+        },
     },
     present::{
         describe::turn::TurnPermissions,
@@ -230,6 +233,7 @@ fn verify(event: &VerifyEvent) -> Option<Described> {
                 .summary()
                 .into_iter()
                 .chain(found.undecided.iter().cloned())
+                .chain(found.with_base())
                 .map(|part| sentence_case(&part))
                 .collect();
             if parts.is_empty() {
@@ -242,15 +246,18 @@ fn verify(event: &VerifyEvent) -> Option<Described> {
             };
             (tone, sentence(&parts.join(". ")))
         }
-        VerifyEvent::Started { hooks, rules } => {
+        VerifyEvent::Started {
+            hooks,
+            rules,
+            tests_of,
+        } => {
             let names: Vec<String> = hooks.iter().chain(rules).map(|check| name(check)).collect();
-            (
-                EventTone::Active,
-                format!(
-                    "The work changed since the last check: running {} again",
-                    listed(&names)
-                ),
-            )
+            let names = listed(&names);
+            let text = match tests_of {
+                Some(of) => format!("Running {names} again {}", of.words()),
+                None => format!("The work changed since the last check: running {names} again"),
+            };
+            (EventTone::Active, text)
         }
         VerifyEvent::Ended {
             next: AfterPass::Iteration,
@@ -358,8 +365,15 @@ fn session(event: &SessionEvent, context: &EventContext) -> Option<Described> {
 
 fn hook(event: &HookEvent) -> Option<Described> {
     Some(match event {
-        HookEvent::Started { point, hook, .. } => {
-            Described::new("▸", EventTone::Active, format!("{point}: {}", name(hook)))
+        HookEvent::Started {
+            point,
+            hook,
+            tests_of,
+            ..
+        } => {
+            let with = tests_of.map(|of| format!(" {}", of.words()));
+            let text = format!("{point}: {}{}", name(hook), with.unwrap_or_default());
+            Described::new("▸", EventTone::Active, text)
         }
         HookEvent::Finished(finished) => hook_finished(finished),
         HookEvent::Disabled {
@@ -386,7 +400,34 @@ fn hook(event: &HookEvent) -> Option<Described> {
     })
 }
 
+/// A run in a clean worktree, which is no result of the check.
+fn clean_run(finished: &HookFinished, run: &CleanRun) -> Described {
+    let (sign, tone, result) = match &run.result {
+        CleanRunResult::Passed => ("✓", EventTone::Passed, "passed".to_owned()),
+        CleanRunResult::Failed { why } => ("!", EventTone::Problem, format!("failed: {why}")),
+        CleanRunResult::Undecided { why } => {
+            ("!", EventTone::Problem, format!("cannot be decided: {why}"))
+        }
+        CleanRunResult::Unneeded => {
+            let why = "was not run: no test file differs from the base commit";
+            ("-", EventTone::Quiet, why.to_owned())
+        }
+    };
+    let (point, hook, with) = (finished.point, name(&finished.hook), run.of.words());
+    let took = match run.result {
+        CleanRunResult::Unneeded => String::new(),
+        CleanRunResult::Passed
+        | CleanRunResult::Failed { .. }
+        | CleanRunResult::Undecided { .. } => format!(" · {}", brief_span(finished.took_ms)),
+    };
+    let text = format!("{point}: {hook} {with} {}{took}", name(&result));
+    Described::new(sign, tone, text)
+}
+
 fn hook_finished(finished: &HookFinished) -> Described {
+    if let Some(run) = &finished.tests_of {
+        return clean_run(finished, run);
+    }
     let HookFinished {
         point,
         hook,

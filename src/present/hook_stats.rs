@@ -69,7 +69,7 @@ impl HookTallies {
     /// Counts an event.
     pub fn take(&mut self, event: &Event) {
         if let Event::Hook(HookEvent::Finished(finished)) = event {
-            if finished.end != RunEnd::Cut {
+            if finished.end != RunEnd::Cut && finished.tests_of.is_none() {
                 self.0
                     .entry(HookRef::new(finished.point, &finished.hook))
                     .or_default()

@@ -125,6 +125,16 @@ fn session(event: &SessionEvent, state: &SessionState) -> Option<String> {
 fn hook(event: &HookEvent) -> Option<String> {
     match event {
         HookEvent::Started {
+            hook,
+            tests_of: Some(of),
+            ..
+        } => Some(format!(
+            "{} passed. creel runs it again {}.",
+            name(hook),
+            of.words()
+        )),
+        HookEvent::Finished(finished) if finished.tests_of.is_some() => None,
+        HookEvent::Started {
             point,
             hook,
             beside: false,

@@ -26,7 +26,11 @@ use crate::{
         protect::PROTECT,
         submit::kind::{PipelineKind, PipelineOutcome},
         time::{TimeSpan, UnixTime},
-        verify::{CheckKind, test_guard::TestComparison},
+        verify::{
+            CheckKind,
+            base_tests::{CleanRun, CleanRunResult},
+            test_guard::TestComparison,
+        },
     },
     journal::Record,
     present::{
@@ -355,6 +359,7 @@ impl ReportBuilder {
             output: changed.iter().map(|file| plain(file) + "\n").collect(),
             omitted_bytes: 0,
             tests: None,
+            tests_of: None,
         };
         self.history(CheckPlace::Protect, PROTECT).runs.push(run);
     }
@@ -373,6 +378,7 @@ impl ReportBuilder {
                 counts: false,
                 result: None,
                 runs: Vec::new(),
+                clean_runs: Vec::new(),
             });
             self.checks.len() - 1
         });
@@ -383,7 +389,11 @@ impl ReportBuilder {
         if let HookEvent::Finished(finished) = event {
             if let Some(kind) = place(finished.point) {
                 let run = hook_run(at, finished);
-                self.history(kind, &finished.hook).runs.push(run);
+                let history = self.history(kind, &finished.hook);
+                match run.tests_of {
+                    Some(_) => history.clean_runs.push(run),
+                    None => history.runs.push(run),
+                }
             }
         } else if let HookEvent::Disabled { point, hook, by } = event
             && place(*point).is_some()
@@ -432,6 +442,7 @@ impl ReportBuilder {
             output: plain(message),
             omitted_bytes: 0,
             tests: None,
+            tests_of: None,
         };
         self.history(CheckPlace::Rule, rule).runs.push(run);
     }
@@ -677,7 +688,9 @@ fn mark(end: Option<&RunEnd>, verdict: Verdict) -> RunMark {
 
 fn hook_run(at: UnixTime, finished: &HookFinished) -> ReportedRun {
     let outcome = finished.outcome.as_ref();
-    let is_skipped = outcome.is_some_and(|outcome| outcome.status == BuiltinStatus::Skip);
+    let is_unneeded = |run: &CleanRun| run.result == CleanRunResult::Unneeded;
+    let is_skipped = outcome.is_some_and(|outcome| outcome.status == BuiltinStatus::Skip)
+        || finished.tests_of.as_deref().is_some_and(is_unneeded);
     let result = if is_skipped {
         RunMark::Skipped
     } else {
@@ -704,6 +717,7 @@ fn hook_run(at: UnixTime, finished: &HookFinished) -> ReportedRun {
         output: format!("{stdout}{gap}{stderr}"),
         omitted_bytes: finished.omitted_bytes,
         tests: finished.tests,
+        tests_of: finished.tests_of.as_ref().map(|run| run.of),
     }
 }
 

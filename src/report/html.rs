@@ -9,7 +9,7 @@ use super::{
     RunMark,
     chart::BarChart,
     words::{
-        self, HeadTone, check_place, check_result, item_state, ran_tests, stage_outcome,
+        self, HeadTone, check_place, check_result, item_state, ran_tests, ran_with, stage_outcome,
         stage_usage,
     },
 };
@@ -85,7 +85,12 @@ fn checks(report: &Report) -> String {
         if let Some(command) = check.command.as_ref().filter(|it| **it != check.name) {
             out += &format!("<p class=\"faint\"><code>{}</code></p>\n", text(command));
         }
-        let runs: String = check.runs.iter().map(run).collect();
+        let runs: String = check
+            .runs
+            .iter()
+            .chain(&check.clean_runs)
+            .map(run)
+            .collect();
         out += &format!("<div class=\"runs\">{runs}</div>\n");
     }
     out
@@ -111,7 +116,8 @@ fn run(run: &ReportedRun) -> String {
     };
     let (sign, result) = (run.result.sign(), run.result.words());
     let reason = run.reason.as_deref().unwrap_or_default();
-    let what = format!("Iteration {}: {result}. {reason}", run.iteration);
+    let (with, iteration) = (ran_with(run), run.iteration);
+    let what = format!("Iteration {iteration}{with}: {result}. {reason}");
     let (end, took) = (text(&run.end), short_span(run.took_ms));
     let at = run.at.rfc3339();
     let omitted = if run.omitted_bytes > 0 {

@@ -8,7 +8,8 @@
 use super::{
     CheckHistory, Report, ReportedDiff, ReportedStage, ReportedTurn,
     words::{
-        self, check_place, check_result, item_state, ran_tests, signs, stage_outcome, stage_usage,
+        self, check_place, check_result, item_state, ran_tests, ran_with, signs, stage_outcome,
+        stage_usage,
     },
 };
 use crate::{
@@ -219,7 +220,7 @@ impl MarkdownWriter {
         if let Some(command) = &check.command {
             self.block("sh", command);
         }
-        for run in &check.runs[skipped..] {
+        for run in check.runs[skipped..].iter().chain(&check.clean_runs) {
             let (sign, result) = (run.result.sign(), run.result.words());
             let took = short_span(run.took_ms);
             let end = text(&shortened(&run.end, LINE));
@@ -228,9 +229,9 @@ impl MarkdownWriter {
             } else {
                 String::new()
             };
-            let tests = ran_tests(run.tests);
+            let (tests, with) = (ran_tests(run.tests), ran_with(run));
             self.out += &format!(
-                "\n{sign} Iteration {}: {result} · {end} · {took}{tests}{omitted}\n",
+                "\n{sign} Iteration {}{with}: {result} · {end} · {took}{tests}{omitted}\n",
                 run.iteration
             );
             self.block("", &run.output);

@@ -16,6 +16,7 @@ use crate::{
         hooks::point::HookPoint,
         pending::ItemState,
         session::phase::LoopEnd,
+        verify::test_guard::TestComparison,
     },
     present::{
         end_card::outcome_sentence,
@@ -171,7 +172,13 @@ fn closed(
     match (outcome, verification) {
         (SessionOutcome::Complete, Verification::Verified) => {
             let which = counted_checks(report);
-            format!("Complete and verified: {which} passed on the work as it is at the end.")
+            let with_base = report.tests.as_ref().and_then(TestComparison::with_base);
+            let with_base = with_base.map(|text| plain_line(&text, SENTENCE));
+            let with_base = with_base.map(|text| format!(" {}", full_stop(&sentence_case(&text))));
+            format!(
+                "Complete and verified: {which} passed on the work as it is at the end.{}",
+                with_base.unwrap_or_default()
+            )
         }
         (SessionOutcome::Complete, Verification::NoChecks) => {
             full_stop(&format!("Complete, but not checked: {reason}"))

@@ -1,8 +1,8 @@
 //! The words that the forms for people share. Each form makes them safe for itself.
 
 use super::{
-    CheckHistory, CheckPlace, Report, ReportedChanges, ReportedItem, ReportedStage, ReportedTurn,
-    TurnOutcome, Verification,
+    CheckHistory, CheckPlace, Report, ReportedChanges, ReportedItem, ReportedRun, ReportedStage,
+    ReportedTurn, TurnOutcome, Verification,
 };
 use crate::{
     engine::{
@@ -43,6 +43,12 @@ pub(super) fn ran_tests(counts: Option<TestCounts>) -> String {
         counted(passed, "test"),
         others.collect::<String>()
     )
+}
+
+/// What a run in a clean worktree ran with. Empty for all others.
+pub(super) fn ran_with(run: &ReportedRun) -> String {
+    let with = run.tests_of.map(|of| format!(", {}", of.words()));
+    with.unwrap_or_default()
 }
 
 /// How the head looks.

@@ -146,8 +146,14 @@ impl RunList {
                 hook,
                 iteration,
                 attempt,
+                tests_of,
                 ..
             }) => {
+                // It is no run of the check itself, whose row shows whether the work passed.
+                let hook = match tests_of {
+                    Some(of) => &format!("{hook} {}", of.words()),
+                    None => hook,
+                };
                 self.begin(RunEntry {
                     iteration: *iteration,
                     attempt: *attempt,
@@ -358,6 +364,7 @@ fn checked(event: &Event) -> Option<HookFinished> {
         decision: None,
         file: file.clone(),
         outcome: None,
+        tests_of: None,
         judged: None,
         tests: None,
         again: false,

@@ -12,6 +12,7 @@ mod agents;
 mod attach;
 mod automation;
 mod bad_environment;
+mod base_tests;
 mod blocked_output;
 mod book;
 mod book_samples;

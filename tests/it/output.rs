@@ -33,6 +33,7 @@ fn job(point: HookPoint, command: &str) -> HookJob {
             session: "s".into(),
             ..HookFacts::default()
         },
+        clean: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The rules, as stories and as properties of random sessions.
 
+mod base_tests;
 mod bounds;
 mod gate_hooks;
 mod guarantees;

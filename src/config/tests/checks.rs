@@ -233,7 +233,7 @@ task_types: { t: { checks: x } }
           |     ^ a command for `sh -c` in the project folder. `{{session}}` and others stand for values
         creel.yaml:5:7: unknown key `builtin`
         5 |   - { builtin: run_tests }
-          |       ^^^^^^^ known here: `command`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `retries`, `feedback`, `type`
+          |       ^^^^^^^ known here: `command`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `retries`, `feedback`, `tests`, `type`
         creel.yaml:7:5: `checks` must be text or a map, not a number
         7 |   - 7
           |     ^

@@ -125,7 +125,7 @@ hooks:
           |                       ^^^^^^^^^ did you mean `{{error}}`?
         creel.yaml:7:25: unknown key `command`
         7 |     - { exec: [notify], command: x }
-          |                         ^^^^^^^ known here: `exec`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `match`, `matcher`, `retries`, `feedback`
+          |                         ^^^^^^^ known here: `exec`, `name`, `timeout`, `pipe_output`, `priority`, `enabled`, `on_failure`, `match`, `matcher`, `retries`, `feedback`, `tests`
         creel.yaml:8:13: `exec` must be a list, not text
         8 |     - exec: notify
           |             ^^^^^^ begin each item with `- `"#]].assert_eq(&errors_in(text));
@@ -328,6 +328,36 @@ hooks:
         creel.yaml:4:64: `feedback` has no `{{session}}`
         4 | …- { command: a, retries: -1, feedback: '{{hook}} {{ouput}} {{session}} {{.Go}}' }
           |                                                             ^^^^^^^^^^^ `feedback` has `hook`, `reason`, `output`, `attempt`, `limit`, `changed`"#]].assert_eq(&errors_in(text));
+}
+
+#[test]
+fn only_checks_that_count_run_with_the_tests_of_the_base_commit() {
+    let text = "\
+protect_tests: off
+checks:
+  - { command: a, tests: base }
+  - { command: b, tests: old }
+  - { command: c, tests: base, on_failure: ignore }
+hooks:
+  post_iteration: [{ command: d, tests: base }]
+  before_submit: [{ command: e, tests: base }]
+";
+    expect_test::expect![[r#"
+        creel.yaml:1:16: `protect_tests: off` contradicts `tests: base` of the check `a`
+        1 | protect_tests: off
+          |                ^^^ remove one of the two
+        creel.yaml:4:26: `tests` must be one of `base`, not `old`
+        4 |   - { command: b, tests: old }
+          |                          ^^^
+        creel.yaml:5:26: `tests` has no effect with `on_failure: ignore`
+        5 |   - { command: c, tests: base, on_failure: ignore }
+          |                          ^^^^ only a check that must pass also runs with the tests of the base commit; remove this key
+        creel.yaml:7:41: `tests` has no effect at `post_iteration`
+        7 |   post_iteration: [{ command: d, tests: base }]
+          |                                         ^^^^ only a check that must pass also runs with the tests of the base commit; remove this key
+        creel.yaml:8:40: `tests` has no effect at `before_submit`
+        8 |   before_submit: [{ command: e, tests: base }]
+          |                                        ^^^^ only a check that must pass also runs with the tests of the base commit; remove this key"#]].assert_eq(&errors_in(text));
 }
 
 #[test]

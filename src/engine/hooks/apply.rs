@@ -270,6 +270,12 @@ pub(crate) fn hook_finished(session: &mut SessionState, finished: &HookFinished)
         return session.pipelines.review_cut(finished);
     };
     dispatch.finished(spec.as_ref(), finished);
+    if let Some(run) = &finished.tests_of {
+        if !finished.again {
+            session.verify.clean_run_ended(finished, run);
+        }
+        return;
+    }
     if point == HookPoint::Stop && !beside && !finished.again && finished.end != RunEnd::Cut {
         session.verify.hook_ran(finished);
     }

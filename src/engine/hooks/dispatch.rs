@@ -26,6 +26,7 @@ use crate::{
         policy::{HookAction, HookSpec},
         question::{AgentQuestion, QuestionAnswer},
         time::TimeSpan,
+        verify::base_tests::TestSource,
     },
     text::first_line,
 };
@@ -96,6 +97,8 @@ pub enum DispatchCause {
     ByHand,
     /// The work changed since the checks last ran.
     Verification,
+    /// The checks run in a clean worktree, with these test files.
+    CleanRun(TestSource),
     /// The session was resumed. Only hooks of Claude Code run then.
     Resumed,
 }
@@ -194,6 +197,15 @@ impl HookDispatch {
             asked: Vec::new(),
             seen: Vec::new(),
             before: None,
+        }
+    }
+
+    /// The test files of a run in a clean worktree.
+    pub(crate) fn tests_of(&self) -> Option<TestSource> {
+        if let DispatchCause::CleanRun(of) = self.cause {
+            Some(of)
+        } else {
+            None
         }
     }
 
@@ -482,6 +494,7 @@ impl HookFinished {
             outcome: None,
             judged: None,
             tests: None,
+            tests_of: None,
             again: true,
         }
     }

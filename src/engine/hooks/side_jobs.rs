@@ -281,6 +281,7 @@ impl SideJobs {
                 | DispatchCause::Tool(_)
                 | DispatchCause::ByHand
                 | DispatchCause::Resumed
+                | DispatchCause::CleanRun(_)
                 | DispatchCause::Verification => None,
             });
         let queued = self.queue.iter().filter_map(|job| match job {
@@ -404,6 +405,7 @@ impl<'a> BesideWork<'a> {
             DispatchCause::Lifecycle
             | DispatchCause::Error(_)
             | DispatchCause::Prompt(_)
+            | DispatchCause::CleanRun(_)
             | DispatchCause::Verification => self.ending.is_none() && !self.pipelines.is_open(),
             DispatchCause::Gate(_)
             | DispatchCause::Tool(_)

@@ -5,7 +5,8 @@
 use crate::engine::{
     conversation::AgentPermissionRequest,
     effect::{
-        ClaudeFacts, Effect, GateFacts, GateState, HookFacts, HookJob, SubmissionFacts, TaskFacts,
+        ClaudeFacts, CleanRunJob, Effect, GateFacts, GateState, HookFacts, HookJob,
+        SubmissionFacts, TaskFacts,
     },
     event::{Event, HookEvent, UserPresence},
     gate::{
@@ -27,6 +28,7 @@ use crate::engine::{
     session::{SessionState, phase::Phase},
     submit::{kind::PipelineKind, review::CHANGE_LIMIT, title},
     tasks::graph::Task,
+    verify::base_tests::TestSource,
 };
 
 /// Announces and starts hooks.
@@ -235,6 +237,7 @@ impl<'a> HookRules<'a> {
             hook: spec.clone(),
             output_limit,
             facts,
+            clean: dispatch.tests_of().map(|of| Box::new(self.clean_run(of))),
         };
         EngineOutput::record(Event::Hook(HookEvent::Started {
             run,
@@ -248,8 +251,20 @@ impl<'a> HookRules<'a> {
                 .dispatches_beside()
                 .any(|beside| beside == dispatch),
             of: None,
+            tests_of: dispatch.tests_of(),
         }))
         .then(Effect::RunHook(Box::new(job)))
+    }
+
+    /// Where a check runs with these test files.
+    fn clean_run(self, of: TestSource) -> CleanRunJob {
+        let worktree = self.0.plan().worktree.clone().unwrap_or_default();
+        CleanRunJob {
+            of,
+            base: self.0.iterations.all_files.since().map(str::to_owned),
+            copy: worktree.copy,
+            setup: worktree.setup,
+        }
     }
 
     pub(crate) fn facts(self, dispatch: &HookDispatch) -> HookFacts {
@@ -260,7 +275,10 @@ impl<'a> HookRules<'a> {
             DispatchCause::ByHand if dispatch.point == HookPoint::OnGate => {
                 facts.gate = self.open_gate_facts().map(Box::new);
             }
-            DispatchCause::Lifecycle | DispatchCause::ByHand | DispatchCause::Verification => {
+            DispatchCause::Lifecycle
+            | DispatchCause::ByHand
+            | DispatchCause::Verification
+            | DispatchCause::CleanRun(_) => {
                 facts.task = self.task_at(dispatch.point);
             }
             DispatchCause::Error(error) => facts.error = Some(error.clone()),
@@ -379,6 +397,7 @@ impl HookRules<'_> {
                 | DispatchCause::Tool(_)
                 | DispatchCause::ByHand
                 | DispatchCause::Resumed
+                | DispatchCause::CleanRun(_)
                 | DispatchCause::Verification => None,
             },
             ClaudeEvent::SessionEnd => Some("other"),

@@ -50,6 +50,8 @@ pub struct RunResult {
     pub outcome: Option<BuiltinOutcome>,
     /// The tests that a check ran. None if its output does not say how many.
     pub tests: Option<TestCounts>,
+    /// In a clean worktree: how many test files of the work differ from those of the base commit.
+    pub changed_tests: Option<usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +178,7 @@ impl RunResult {
             answer: None,
             outcome: None,
             tests: None,
+            changed_tests: None,
         }
     }
 

@@ -237,6 +237,7 @@ impl SessionState {
         TestRules {
             plan: self.plan(),
             files: &self.iterations.all_files,
+            hooks: &self.hooks,
             verify: &self.verify,
         }
     }

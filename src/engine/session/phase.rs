@@ -186,6 +186,7 @@ impl Phase {
             | DispatchCause::Tool(_)
             | DispatchCause::ByHand
             | DispatchCause::Verification
+            | DispatchCause::CleanRun(_)
             | DispatchCause::Resumed => None,
         }
     }

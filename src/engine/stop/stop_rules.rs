@@ -266,6 +266,7 @@ impl<'a> StopRules<'a> {
             hook: spec,
             output_limit: self.plan.output_limit,
             facts,
+            clean: None,
         };
         EngineOutput::record(Event::Hook(HookEvent::Started {
             run,
@@ -275,6 +276,7 @@ impl<'a> StopRules<'a> {
             attempt: 0,
             beside,
             of,
+            tests_of: None,
         }))
         .then(Effect::RunHook(Box::new(job)))
     }

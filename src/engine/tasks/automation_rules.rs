@@ -218,6 +218,7 @@ impl<'a> AutomationRules<'a> {
             hook: spec.clone(),
             output_limit,
             facts,
+            clean: None,
         };
         let (hook, iteration) = (spec.name.clone(), self.iterations.current);
         EngineOutput::record(Event::Hook(HookEvent::Started {
@@ -228,6 +229,7 @@ impl<'a> AutomationRules<'a> {
             attempt: 0,
             beside: true,
             of: None,
+            tests_of: None,
         }))
         .then(Effect::RunHook(Box::new(effect)))
     }

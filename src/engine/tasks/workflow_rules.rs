@@ -208,6 +208,7 @@ impl<'a> WorkflowRules<'a> {
             hook,
             output_limit: self.plan.output_limit,
             facts,
+            clean: None,
         };
         EngineOutput::record(Event::Workflow(WorkflowEvent::StepStarted {
             flow: flow.id,

@@ -33,8 +33,12 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
                 .verify
                 .work_changed(*by, files, *unknown, *untracked);
         }
-        VerifyEvent::Started { hooks, rules } => {
-            session.verify.passes += 1;
+        VerifyEvent::Started {
+            hooks,
+            rules,
+            tests_of,
+        } => {
+            session.verify.passes += u32::from(tests_of.is_none());
             let pass = if hooks.is_empty() {
                 let rules = Some(rules.iter().cloned().collect());
                 Phase::Judging(Box::new(StopEvaluation {
@@ -42,10 +46,11 @@ pub(crate) fn apply_verify(session: &mut SessionState, event: &VerifyEvent) {
                     ..StopEvaluation::default()
                 }))
             } else {
+                let cause = tests_of.map_or(DispatchCause::Verification, DispatchCause::CleanRun);
                 let queue = Some(hooks.iter().cloned().collect());
                 Phase::Hooks(HookDispatch {
                     queue,
-                    ..HookDispatch::reached(HookPoint::Stop, DispatchCause::Verification)
+                    ..HookDispatch::reached(HookPoint::Stop, cause)
                 })
             };
             let back = Box::new(std::mem::replace(&mut session.phase, pass));

@@ -246,7 +246,13 @@ impl VerifyRules<'_> {
             Vec::new()
         };
         let is_due = !hooks.is_empty() || !rules.is_empty();
-        is_due.then(|| Event::Verify(VerifyEvent::Started { hooks, rules }))
+        is_due.then(|| {
+            Event::Verify(VerifyEvent::Started {
+                hooks,
+                rules,
+                tests_of: None,
+            })
+        })
     }
 
     /// Whether a change of the work would change what creel knows about it. Otherwise there is no

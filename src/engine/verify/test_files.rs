@@ -141,6 +141,11 @@ const LANGUAGES: &[TestLanguage] = &[
 /// Folders whose files are tests.
 const TEST_FOLDERS: [&str; 6] = ["test", "tests", "spec", "specs", "__tests__", "e2e"];
 
+/// Folders whose files are data of tests.
+const TEST_DATA: [&str; 2] = ["testdata", "__snapshots__"];
+/// Settings of test runners that are also settings of the work.
+const MANIFESTS: [&str; 3] = ["pyproject.toml", "setup.cfg", "package.json"];
+
 /// The compiled patterns of a language.
 struct LanguagePatterns {
     extensions: &'static [&'static str],
@@ -206,6 +211,15 @@ pub fn is_test_file(name: &str) -> bool {
     };
     language_of(name)
         .is_some_and(|language| language.names.is_match(file) || (language.has_tests && in_tests()))
+}
+
+/// Whether this file is a part of the tests, by its name: tests, their data, and the settings of
+/// test runners. Files that also say how the work is built are not.
+pub fn belongs_to_tests(name: &str) -> bool {
+    let (folders, file) = name.rsplit_once('/').unwrap_or(("", name));
+    let mut folders = folders.split('/');
+    folders.any(|folder| TEST_FOLDERS.contains(&folder) || TEST_DATA.contains(&folder))
+        || (is_test_file(name) && !MANIFESTS.contains(&file))
 }
 
 fn language_of(name: &str) -> Option<&'static LanguagePatterns> {

@@ -15,20 +15,22 @@ use crate::{
     engine::{
         effect::Effect,
         event::{Event, HookFinished, VerifyEvent},
+        hooks::HookState,
         output::EngineOutput,
         policy::{SessionPlan, TestProtection},
         session::iteration::SessionFiles,
         verify::{
-            WorkChangedBy, WorkMeasurement, state::VerificationState, test_files::can_matter,
+            WorkChangedBy, WorkMeasurement, base_tests::LastCleanRun, state::VerificationState,
+            test_files::can_matter,
         },
     },
-    text::{TestCounts, counted, first_line},
+    text::{TestCounts, counted, first_line, listed},
 };
 
 /// How many findings a sentence names.
 const NAMED: usize = 3;
 /// The longest name of a check in a sentence, in characters.
-const NAME: usize = 40;
+pub(crate) const NAME: usize = 40;
 
 /// A sign that tests were weakened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +52,11 @@ pub enum TestFinding {
     NotCounted {
         check: String,
         before: u64,
+    },
+    /// A check fails with the test files of the commit before the session.
+    FailsWithBase {
+        check: String,
+        reason: String,
     },
     FileDeleted {
         file: String,
@@ -84,6 +91,9 @@ pub struct TestComparison {
     /// What could not be compared, in sentences.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undecided: Vec<String>,
+    /// The checks that also passed with the test files of the commit before the session.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passed_with_base: Vec<String>,
     /// Whether the user decides about the findings before the session is complete.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks: bool,
@@ -116,6 +126,9 @@ pub struct TestGuard {
     pub last: Option<(u64, TestComparison)>,
     /// The findings that the user accepted.
     pub accepted: Vec<TestFinding>,
+    /// The last runs in clean worktrees: see [`super::base_tests`].
+    #[serde(default)]
+    pub clean_runs: Vec<LastCleanRun>,
 }
 
 impl TestFinding {
@@ -137,6 +150,10 @@ impl TestFinding {
             Self::NotCounted { check, before } => {
                 format!("{}, no count at the end", at_start(check, *before, "test"))
             }
+            Self::FailsWithBase { check, reason } => {
+                let check = first_line(check, NAME);
+                format!("{check} fails with the tests of the base commit: {reason}")
+            }
             Self::FileDeleted { file } => format!("{file} was deleted"),
             Self::FewerAssertions { file, line, fewer } => {
                 format!(
@@ -157,10 +174,40 @@ impl TestFinding {
     }
 }
 
+impl TestFinding {
+    /// Whether accepting one accepts the other, too: times and counts in the line of a failed run
+    /// differ each time.
+    fn is_same(&self, other: &Self) -> bool {
+        let words = |line: &str| line.replace(|letter: char| letter.is_ascii_digit(), "");
+        match (self, other) {
+            (
+                Self::FailsWithBase { check, reason },
+                Self::FailsWithBase {
+                    check: of,
+                    reason: before,
+                },
+            ) => check == of && words(reason) == words(before),
+            (one, other) => one == other,
+        }
+    }
+}
+
 impl TestComparison {
     /// What was found, in one sentence. None if nothing was.
     pub fn summary(&self) -> Option<String> {
         weaker_tests(&self.findings)
+    }
+
+    /// Which checks also passed with the tests of the base commit, in one sentence.
+    pub fn with_base(&self) -> Option<String> {
+        let names = self.passed_with_base.iter();
+        let names: Vec<String> = names.map(|name| first_line(name, NAME)).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "{} also passed with the tests of the base commit",
+                listed(&names)
+            )
+        })
     }
 }
 
@@ -249,6 +296,7 @@ impl VerificationState {
 pub struct TestRules<'a> {
     pub(crate) plan: &'a SessionPlan,
     pub(crate) files: &'a SessionFiles,
+    pub(crate) hooks: &'a HookState,
     pub(crate) verify: &'a VerificationState,
 }
 
@@ -262,6 +310,9 @@ impl TestRules<'_> {
             .is_some_and(|(version, _)| *version == self.verify.version);
         if self.plan.access.protect_tests == TestProtection::Off || is_done {
             return None;
+        }
+        if let Some(step) = self.next_clean_runs() {
+            return Some(step);
         }
         let looks = self.changed_tests();
         let in_files = match measured.and_then(|measured| measured.tests.clone()) {
@@ -279,7 +330,9 @@ impl TestRules<'_> {
         for check in &guard.checks {
             check.compare(&mut found);
         }
-        let is_new = |finding: &TestFinding| !guard.accepted.contains(finding);
+        self.compare_with_base(&mut found);
+        let is_known = |finding: &TestFinding| guard.accepted.iter().any(|it| it.is_same(finding));
+        let is_new = |finding: &TestFinding| !is_known(finding);
         found.asks = self.plan.access.protect_tests == TestProtection::Gate
             && found.findings.iter().any(is_new);
         let says_nothing = found == TestComparison::default() && guard.checks.is_empty();

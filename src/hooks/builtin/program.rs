@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Bytes of standard output that are stored.
-const ANSWER: usize = 4 * 1024 * 1024;
+pub(super) const ANSWER: usize = 4 * 1024 * 1024;
 /// Bytes at the end of the output that are stored.
 const TAIL: usize = 8 * 1024;
 /// Time limit for cleaning up.

@@ -386,6 +386,7 @@ pub fn job(name: &str, submission: SubmissionFacts) -> HookJob {
             submission: Some(Box::new(submission)),
             ..HookFacts::default()
         },
+        clean: None,
     }
 }
 

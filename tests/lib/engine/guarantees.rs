@@ -750,6 +750,7 @@ fn the_record_of_a_run_has_all_that_the_hook_printed() {
             answer: None,
             outcome: None,
             tests: None,
+            changed_tests: None,
         };
         world.input(Input::HookFinished {
             run,
@@ -1150,6 +1151,7 @@ fn a_check_without_its_program_is_asked_about_before_the_first_turn() {
             answer: None,
             outcome: None,
             tests: None,
+            changed_tests: None,
         };
         let finished = Input::HookFinished {
             run,

@@ -223,7 +223,7 @@ fn gates() -> Vec<ShownState> {
     GateKind::ALL
         .into_iter()
         .map(state)
-        .chain(vec![prompt, tests])
+        .chain([prompt, tests])
         .collect()
 }
 
@@ -356,11 +356,10 @@ fn the_frames_and_the_styles_of_every_state() {
 
 #[test]
 fn the_spinner_moves_four_times_a_second_and_only_a_few_cells_with_it() {
-    for role in ["WORKING", "cargo test"] {
-        let world = match role {
-            "WORKING" => samples::first_turn(),
-            _ => samples::hook_runs(),
-        };
+    for (world, role) in [
+        (samples::first_turn(), "WORKING"),
+        (samples::hook_runs(), "cargo test"),
+    ] {
         let mut screen = Screen::of(&world, (120, 40));
         let ahead = (1_000 - screen.model.now.0.rem_euclid(1_000)).unsigned_abs();
         let start = screen.later(ahead).model.now;

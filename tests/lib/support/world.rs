@@ -43,7 +43,10 @@ use creel::engine::{
         record::TaskEventKind,
     },
     time::{TimeSpan, UnixTime},
-    verify::{MeasuredChanges, WorkChangedBy, WorkMeasurement, test_guard::TestComparison},
+    verify::{
+        MeasuredChanges, WorkChangedBy, WorkMeasurement, base_tests::TestSource,
+        test_guard::TestComparison,
+    },
     watch::forge::{ForgeFailure, ForgeReading},
 };
 use creel::text::TestCounts;
@@ -241,6 +244,8 @@ pub struct Script {
     pub forge: Vec<Result<ForgeReading, ForgeFailure>>,
     /// What the changed files say about the tests. If set, outputs of checks are counted, too.
     pub tests: Option<TestComparison>,
+    /// How many test files differ from those of the base commit.
+    pub changed_tests: usize,
 }
 
 pub fn plan() -> SessionPlan {
@@ -307,6 +312,7 @@ impl Script {
             works: None,
             forge: Vec::new(),
             tests: None,
+            changed_tests: 1,
         }
     }
 
@@ -659,9 +665,14 @@ impl World {
         let before = self
             .events
             .iter()
-            .filter(|event| matches!(event, Event::Hook(HookEvent::Finished(done)) if done.hook == job.hook.name && !done.again));
+            .filter(|event| matches!(event, Event::Hook(HookEvent::Finished(done)) if done.hook == job.hook.name && !done.again
+                && done.tests_of.as_ref().map(|run| run.of) == job.clean.as_ref().map(|clean| clean.of)));
+        let name = match &job.clean {
+            Some(clean) => format!("{} {}", job.hook.name, clean.of.name()),
+            None => job.hook.name.clone(),
+        };
         // Built-in hooks succeed, unless the script says otherwise.
-        let ran = match self.script.hooks.get(&job.hook.name) {
+        let ran = match self.script.hooks.get(&name) {
             Some(runs) => runs[before.count().min(runs.len() - 1)].clone(),
             None => passes(),
         };
@@ -686,6 +697,10 @@ impl World {
                 .tests
                 .as_ref()
                 .and_then(|_| TestCounts::read(ran.stdout)),
+            changed_tests: job
+                .clean
+                .filter(|clean| clean.of == TestSource::Base)
+                .map(|_| self.script.changed_tests),
         };
         self.input(Input::HookFinished {
             run: job.run,
@@ -1107,10 +1122,13 @@ fn line(event: &Event) -> Option<String> {
 
 fn finished(done: &HookFinished) -> String {
     let piped = if done.piped { " piped" } else { "" };
+    let with = done.tests_of.as_ref();
+    let with = with.map(|run| format!(" {}", run.of.words()));
     format!(
-        "  {} {} {} -> {:?}{piped}",
+        "  {} {}{} {} -> {:?}{piped}",
         done.point,
         done.hook,
+        with.unwrap_or_default(),
         done.end.describe(),
         done.verdict
     )
