@@ -2,7 +2,7 @@
 //! terminal of 200x50, beside a shell loop, `tmux` and other supervisors.
 //!
 //! `cargo bench --bench outside` measures all figures. `CREEL_BIN` names another creel to measure,
-//! an older one for example. `docs/benchmarks.md` explains the figures.
+//! an older one for example. `benches/README.md` explains the figures.
 
 #[path = "support/measure.rs"]
 mod measure;

@@ -2,7 +2,7 @@
 //!
 //! Owns what is measured and what is allowed. Machines differ and are busy, so no time is compared
 //! with a fixed number: the two sides take turns, and the median of the rounds' ratios counts.
-//! `docs/benchmarks.md` explains the figures.
+//! `benches/README.md` explains the figures.
 //!
 //! `cargo bench` measures all of them, `cargo bench -- fold` one. The exit code is 1 if one is
 //! missed.

@@ -1,7 +1,7 @@
 //! The cost of an agent's tools: a call compared with an empty one, and the stop hooks that a call
 //! can ask.
 //!
-//! `cargo bench --bench tools` measures both. `docs/benchmarks.md` explains the figures.
+//! `cargo bench --bench tools` measures both. `benches/README.md` explains the figures.
 
 #[path = "support/measure.rs"]
 mod measure;

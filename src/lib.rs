@@ -9,7 +9,7 @@
 //! ```
 //!
 //! This page leads to every part. Each page says what its module owns, what it does not own, and
-//! what always holds. `ARCHITECTURE.md` has the decisions behind it, and `docs/extending.md` the
+//! what always holds. `ARCHITECTURE.md` has the decisions behind it, and `contributing/extending.md` the
 //! steps to add something.
 //!
 //! # The contract of the engine

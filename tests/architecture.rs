@@ -605,8 +605,8 @@ fn files_that_documents_name_exist() {
     for document in [
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
-        "docs/extending.md",
-        "docs/testing.md",
+        "contributing/extending.md",
+        "contributing/testing.md",
     ] {
         let text = source(&root.join(document));
         let named = text.split('`').filter(|word| {
@@ -927,9 +927,10 @@ fn documents_speak_plain_english() {
         path.extension().is_some_and(|extension| extension == "md")
             && !path.ends_with("THIRD-PARTY.md")
     };
-    let folders = [root.to_owned(), root.join("docs"), root.join("docs/agents")];
+    let folders = ["", "docs", "docs/agents", "contributing", "benches"];
     let files = folders
         .iter()
+        .map(|folder| root.join(folder))
         .flat_map(|folder| fs::read_dir(folder).expect("a folder"));
     let files = files
         .map(|entry| entry.expect("an entry").path())

@@ -21,9 +21,11 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Columns and rows of the recording.
 const RECORDED: (u16, u16) = (104, 32);
-/// How long each frame of the recording is shown, and how many there are: 20 seconds.
+/// How long each frame of the recording is shown.
 const EACH: Duration = Duration::from_millis(250);
-const FRAMES: usize = 80;
+/// The recording ends in green: when the screen has this text, and this many frames later.
+const PASSED: &str = "stop: tests passed";
+const FRAMES_AFTER: usize = 4;
 
 /// A picture: the session, its size, and the texts that the screen has at that moment.
 struct Picture {
@@ -103,7 +105,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let demo = SessionTerminal::start(&creel, &["demo"], RECORDED, &FILES)?;
-    let frames = demo.record(EACH, FRAMES);
+    let frames = demo.record(EACH, PASSED, FRAMES_AFTER);
     demo.end()?;
     fs::write(
         folder.join("demo.svg"),

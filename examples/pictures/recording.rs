@@ -110,9 +110,9 @@ impl SessionTerminal {
         .into())
     }
 
-    /// One frame per interval.
-    pub fn record(&self, each: Duration, frames: usize) -> Result<Vec<Buffer>> {
-        record(&self.shown, each, frames)
+    /// One frame per interval, until the screen has this text, and some frames more.
+    pub fn record(&self, each: Duration, last: &str, more: usize) -> Result<Vec<Buffer>> {
+        record(&self.shown, each, last, more)
     }
 
     /// Ends the session at once.
@@ -125,13 +125,22 @@ impl SessionTerminal {
     }
 }
 
-fn record(shown: &Mutex<Shown>, each: Duration, frames: usize) -> Result<Vec<Buffer>> {
+fn record(shown: &Mutex<Shown>, each: Duration, last: &str, more: usize) -> Result<Vec<Buffer>> {
     let begin = Instant::now();
     let mut recorded: Vec<Buffer> = Vec::new();
-    for n in 0..frames {
-        let due = begin + each * u32::try_from(n)?;
+    let mut left = None;
+    while left != Some(0) {
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("creel never shows {last:?}").into());
+        }
+        let due = begin + each * u32::try_from(recorded.len())?;
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         let now = look(shown);
+        left = match left {
+            Some(left) => Some(left - 1),
+            None if now.is_whole && now.parser.screen().contents().contains(last) => Some(more),
+            None => None,
+        };
         let frame = if now.is_whole {
             None
         } else {

@@ -633,6 +633,7 @@ fn the_pages_about_the_screen_name_keys_that_exist() {
 #[serde(deny_unknown_fields)]
 struct RecipeCase {
     recipe: String,
+    page: Option<String>,
     #[serde(default)]
     tools: BTreeMap<String, String>,
     #[serde(default)]
@@ -694,16 +695,19 @@ impl RecipeCase {
             let ran = run(&project, "sh", &["-ec", script]);
             assert_eq!(ran.code, 0, "{}: {}", self.recipe, ran.err);
         }
-        let ran = run(
-            &project,
-            "creel",
-            &["run", "--headless", "--trust", "-s", "s"],
-        );
+        let ran = match &self.page {
+            Some(page) => run(&project, "sh", &["-ec", &commands_of(page)]),
+            None => run(
+                &project,
+                "creel",
+                &["run", "--headless", "--trust", "-s", "s"],
+            ),
+        };
         let mut problems = Vec::new();
         if ran.code != self.code {
             problems.push(format!("exit code {}", ran.code));
         }
-        let records = project.records();
+        let records = only_session(&project);
         let mut rest = records.iter();
         for wanted in &self.records {
             if !rest.any(|record| matches(wanted, record)) {
@@ -736,6 +740,59 @@ impl RecipeCase {
         }
         (problems, ran.out)
     }
+}
+
+/// What a user of a tutorial types: its blocks of commands, and the steps of its workflow. Nothing
+/// runs in the background, so that the next command finds a session that has ended.
+fn commands_of(page: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs").join(page)).expect("the page");
+    let mut found = String::from("export GITHUB_STEP_SUMMARY=../summary.md\n");
+    for CodeBlock { language, text } in blocks(&page) {
+        if language == "sh" {
+            found += &text
+                .replace("nohup ", "")
+                .replace(" > ../refactor.log 2>&1 &\n", "\n");
+        } else if text.starts_with("# .github/workflows/") {
+            found += &workflow_steps(&text);
+        }
+    }
+    found
+}
+
+/// The commands of a workflow, with `GOAL` as the value of every expression.
+fn workflow_steps(text: &str) -> String {
+    let workflow: Value = serde_yaml::from_str(text).expect("a workflow");
+    let steps = workflow["jobs"]["creel"]["steps"]
+        .as_array()
+        .expect("its steps");
+    let mut found = String::new();
+    for step in steps {
+        for (name, _) in step["env"].as_object().into_iter().flatten() {
+            found += &format!("export {name}=GOAL\n");
+        }
+        found += step["run"].as_str().unwrap_or_default();
+        found += "\n";
+    }
+    found
+}
+
+/// The records of the one session of the project, whatever its name.
+fn only_session(project: &Project) -> Vec<Value> {
+    let sessions = project.root().join(".creel/sessions");
+    let mut journals = fs::read_dir(sessions)
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("an entry").path().join("journal.jsonl"))
+        .filter(|path| path.exists());
+    let (first, second) = (journals.next(), journals.next());
+    assert_eq!(second, None, "a case has one session");
+    let text = first.map_or_else(String::new, |path| {
+        fs::read_to_string(path).expect("a journal")
+    });
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("a record"))
+        .collect()
 }
 
 /// Whether a value has at least what is wanted. `~TEXT` wants a text that contains TEXT.

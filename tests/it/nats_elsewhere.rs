@@ -300,8 +300,11 @@ fn a_long_judgement_does_not_delay_other_commands() {
 
 /// The server config with minimal permissions, from the documentation.
 pub(crate) fn documented() -> String {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/nats.md"))
-        .expect("the page");
+    let page = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/docs/reference-nats.md"
+    ))
+    .expect("the page");
     page.split("```conf\n")
         .nth(1)
         .and_then(|rest| rest.split("```").next())
