@@ -61,7 +61,7 @@ use clap::{Parser, Subcommand};
 use crate::{
     cli::{
         agents::AgentsArgs,
-        arguments::{ConfigArgs, SessionArgs},
+        arguments::{ConfigArgs, DetachArgs, SessionArgs},
         attach::AttachArgs,
         check::CheckArgs,
         checkpoint::CheckpointArgs,
@@ -75,6 +75,7 @@ use crate::{
         hook::HookArgs,
         hooks::HooksArgs,
         init::InitArgs,
+        launch::surface,
         man::ManArgs,
         merge::MergeArgs,
         message::MessageArgs,
@@ -231,6 +232,9 @@ impl CliCommand {
     fn perform(self) -> CliResult<VerbOutcome> {
         self.only_for_people()
             .map_or(Ok(()), target::require_person)?;
+        if self.opens_a_screen() {
+            surface::require_screen()?;
+        }
         match self {
             Self::Run(args) => run::run(&args),
             Self::Demo(args) => demo::demo(&args),
@@ -275,6 +279,20 @@ impl CliCommand {
             Self::Man(args) => man::man(&args).map(VerbOutcome::Done),
             Self::Help(args) => help::help(&args).map(VerbOutcome::Done),
         }
+    }
+
+    /// Whether it shows a session of its own on a screen.
+    fn opens_a_screen(&self) -> bool {
+        let (output, detach) = if let Self::Run(args) = self {
+            (args.output, args.detach)
+        } else if let Self::Resume(args) = self {
+            (args.output, args.detach)
+        } else if let Self::Demo(args) = self {
+            (args.output, DetachArgs::default())
+        } else {
+            return false;
+        };
+        surface::is_on_screen(output, detach)
     }
 
     /// What a person is needed for. None for verbs that read, that work on the session of the agent

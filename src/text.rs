@@ -17,7 +17,7 @@ use std::fmt::Display;
 
 pub use comparable::{OmittedOutput, comparable_text, is_shortened, printed_lines, same_text};
 pub use diff::{LineChange, diff_groups, line_changes, unified_diff, unified_hunks, whole_lines};
-pub use headline::{looks_like_failure, telling_line};
+pub use headline::{looks_like_failure, place_of_telling_line, telling_line};
 pub use mask::{MASKED, MaskError, SecretMask, StreamMask, VALUE_MIN, check_pattern};
 pub use plain::{CarriageReturnMode, PlainTextFilter, plain_text};
 pub use test_counts::{TestCountReader, TestCounts};

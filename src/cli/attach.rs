@@ -8,7 +8,10 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, SessionArgs, session_name},
         error::{CliError, CliResult, say},
-        launch::session_end::{self, NextCommands},
+        launch::{
+            session_end::{self, NextCommands},
+            surface,
+        },
         target::{self, Project, remote_sessions::NatsServerConnection},
         verb_outcome::{AttachedScreen, LocalScreen, RemoteScreen, VerbOutcome},
     },
@@ -37,6 +40,7 @@ pub(super) fn attach(args: AttachArgs) -> CliResult<VerbOutcome> {
             "a screen needs a terminal; `creel status` shows the status as text",
         ));
     }
+    surface::require_screen()?;
     let ui =
         Project::load(&args.config).map_or(Settings::default().ui, |project| project.settings.ui);
     if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {

@@ -7,6 +7,7 @@ use crate::{
         arguments::{ConfigArgs, NatsArgs},
         error::{CliError, CliResult, print},
         help,
+        launch::surface,
         target::{self, Project},
         verb_outcome::{HomeRequestArgs, VerbOutcome},
     },
@@ -22,6 +23,7 @@ pub(super) fn home(nats: Option<String>) -> CliResult<VerbOutcome> {
         }
         return print(&help::command().render_help().to_string()).map(VerbOutcome::Done);
     }
+    surface::require_screen()?;
     // The screen can start sessions.
     target::require_person(UserCommand::Run)?;
     let (root, _) = target::sessions_of(&ConfigArgs::default())?;

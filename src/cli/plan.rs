@@ -15,7 +15,10 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, QueueSourceArgs, SessionArgs, session_name},
         error::{CliError, CliResult, json, print, say},
-        launch::shared_folder::{dated, first_free},
+        launch::{
+            shared_folder::{dated, first_free},
+            surface,
+        },
         target::{self, Project},
         task::{QueueArgs, queue::QueueConnection},
     },
@@ -230,8 +233,11 @@ fn run_session(args: &PlanArgs, prompt: &str) -> CliResult<Result<String, u8>> {
     // Its own file, since the terminal is the session's.
     let file = EditorFile::new(prompt).map_err(|error| cannot(&error))?;
     let mut command = Command::new(std::env::current_exe().map_err(|error| cannot(&error))?);
-    let is_shown =
-        io::stdout().is_terminal() && io::stdin().is_terminal() && !args.headless && !args.json;
+    let is_shown = io::stdout().is_terminal()
+        && io::stdin().is_terminal()
+        && !args.headless
+        && !args.json
+        && !surface::is_dumb();
     let approval = if is_shown && !args.yes {
         "at-gate"
     } else {

@@ -8,6 +8,7 @@ use crate::{
     cli::{
         arguments::{ConfigArgs, NatsArgs, session_name, terminal_size},
         error::{CliError, CliResult, warn_of},
+        launch::surface,
         target::{Project, remote_sessions::RecordedSession},
         verb_outcome::{CastFile, ReplayScreen, VerbOutcome},
     },
@@ -43,6 +44,9 @@ pub(super) fn replay(args: &ReplayArgs) -> CliResult<VerbOutcome> {
         return Err(CliError::usage(
             "a replay needs a terminal; `creel show` prints the session as text, and --cast FILE writes a recording",
         ));
+    }
+    if args.cast.is_none() {
+        surface::require_screen()?;
     }
     // Read once before the screen opens, so that a damaged journal is reported as text.
     let (_, disorder) = journal::fold_checked(&session.folder().journal())?;

@@ -13,7 +13,10 @@ use crate::{
     cli::{
         arguments::{NatsArgs, QueueSourceArgs},
         error::{self, CliError, CliResult, LINE, say},
-        launch::trust_prompt::{self, TrustFlag},
+        launch::{
+            surface,
+            trust_prompt::{self, TrustFlag},
+        },
         merge,
         target::{
             Project, here, name_queue,
@@ -228,7 +231,7 @@ impl WorkerArgs {
 
     /// Whether a screen shows the sessions: there are several, and a terminal.
     fn wants_screen(&self) -> bool {
-        let is_plain = self.headless || self.json || self.behind_screen;
+        let is_plain = self.headless || self.json || self.behind_screen || surface::is_dumb();
         self.jobs > 1 && !is_plain && io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 }

@@ -18,7 +18,7 @@ pub use stop::pipeline_result;
 pub use turn::prompt_name;
 
 use super::{
-    gate_words::{answer_origin, answer_words},
+    gate_words::{answer_origin, answer_words, not_sent, not_sent_at_the_end},
     session_chip::outcome_words,
     text::{
         brief_span, counted, listed, plain_line, plural, readable_size, sentence_case, short_span,
@@ -30,9 +30,9 @@ use crate::{
         SessionState,
         budget::UsageTotals,
         event::{
-            AutomationEvent, Event, GateEvent, HookEvent, HookFinished, IterationOutcome,
-            PendingEvent, RetryEvent, SessionEvent, SessionOutcome, SteeringEvent, StopTiming,
-            TurnEvent, UsageLimitEvent, VerifyEvent,
+            ActorKind, AutomationEvent, Event, GateEvent, HookEvent, HookFinished,
+            IterationOutcome, PendingEvent, RetryEvent, SessionEvent, SessionOutcome,
+            SteeringEvent, StopTiming, TurnEvent, UsageLimitEvent, VerifyEvent,
         },
         gate::{event::GateGrants, kind::GateKind},
         hooks::verdict::{RunEnd, Verdict},
@@ -114,6 +114,8 @@ impl Described {
 pub struct EventContext {
     /// The project's folder.
     project: String,
+    /// What the session is for.
+    goal: String,
     permissions: TurnPermissions,
     /// The gate that opened last.
     gate: Option<(GateId, GateKind)>,
@@ -128,6 +130,7 @@ impl EventContext {
     pub fn of(state: &SessionState) -> Self {
         Self {
             project: state.began.cwd.clone(),
+            goal: state.began.prompt.clone(),
             permissions: TurnPermissions::of(state),
             gate: state.gates.open.as_ref().map(|gate| (gate.id, gate.kind())),
             broken: None,
@@ -153,6 +156,7 @@ impl EventContext {
             self.gate = Some((*gate, *about));
         } else if let Event::Session(SessionEvent::Started(began)) = event {
             self.project.clone_from(&began.cwd);
+            self.goal.clone_from(&began.prompt);
         } else if let Event::Session(SessionEvent::IterationStarted { .. }) = event {
             self.iteration = UsageTotals::default();
         } else if let Event::Turn(
@@ -172,7 +176,7 @@ pub fn describe(event: &Event, context: &EventContext) -> Option<Described> {
         Event::Session(event) => session(event, context),
         Event::Hook(event) => hook(event),
         Event::Pending(event) => Some(pending(event)),
-        Event::Turn(event) => turn::turn(event, &context.project),
+        Event::Turn(event) => turn::turn(event, context),
         Event::UsageLimit(event) => Some(usage_limit(event)),
         Event::Retry(event) => Some(retry(event)),
         Event::Gate(event) => gate(event, context),
@@ -562,11 +566,13 @@ fn retry(event: &RetryEvent) -> Described {
             };
             Described::new("↻", EventTone::Failed, text)
         }
-        RetryEvent::BackoffStarted { wait_ms, .. } => Described::new(
-            "◷",
-            EventTone::Quiet,
-            format!("Waiting {} before the next attempt", short_span(*wait_ms)),
-        ),
+        RetryEvent::BackoffStarted { wait_ms, .. } => {
+            let text = match wait_ms.0 {
+                0..1_000 => "Waiting a moment before the next attempt".to_owned(),
+                _ => format!("Waiting {} before the next attempt", short_span(*wait_ms)),
+            };
+            Described::new("◷", EventTone::Quiet, text)
+        }
     }
 }
 
@@ -577,11 +583,21 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
             about: GateKind::Permission,
             ..
         } => return None,
-        GateEvent::Opened { gate, reason, .. } => Described::new(
-            "◆",
-            EventTone::Question,
-            format!("Gate {gate}: {}", sentence(reason)),
-        ),
+        GateEvent::Opened {
+            about,
+            reason,
+            items,
+            ..
+        } => {
+            let text = match (about, items.len()) {
+                (GateKind::FinalDelivery, sent @ 1..) => not_sent_at_the_end(sent),
+                (GateKind::Delivery, sent @ 1..) => not_sent(sent),
+                // Many begin with the name of a hook, which stays as it is.
+                (_, _) if reason.starts_with("the ") => sentence_case(&sentence(reason)),
+                (_, _) => sentence(reason),
+            };
+            Described::new("◆", EventTone::Question, text)
+        }
         GateEvent::ProposalEdited { tasks, by, .. } => {
             let tasks = counted(tasks.len(), "task");
             Described::new(
@@ -605,11 +621,13 @@ fn gate(event: &GateEvent, context: &EventContext) -> Option<Described> {
                     .gate
                     .filter(|(id, _)| id == gate)
                     .map(|(_, kind)| kind);
-                Described::new(
-                    "◆",
-                    EventTone::Question,
-                    answer_words(kind, *choice, retries, by),
-                )
+                // What creel decided by policy needs no look.
+                let tone = if by.by == ActorKind::Policy {
+                    EventTone::Quiet
+                } else {
+                    EventTone::Question
+                };
+                Described::new("◆", tone, answer_words(kind, *choice, retries, by))
             }),
     })
 }
@@ -629,45 +647,52 @@ fn automation(event: &AutomationEvent) -> Option<Described> {
 }
 
 fn steering(event: &SteeringEvent) -> Described {
-    let (tone, text, by) = match event {
+    let (sign, tone, text, by) = match event {
         SteeringEvent::Paused {
             turn: Some(turn),
             by,
         } => {
             let then = "send a message to replace it, or unpause to send it again";
             (
+                "⏸",
                 EventTone::Warning,
                 format!("Paused. Turn {turn} was cancelled: {then}"),
                 by,
             )
         }
-        SteeringEvent::Paused { turn: None, by } => (EventTone::Warning, "Paused".to_owned(), by),
-        SteeringEvent::Unpaused { by } => (EventTone::Plain, "Resumed".to_owned(), by),
-        SteeringEvent::MessageQueued { text, by } => (
-            EventTone::Plain,
-            format!("Message queued: {}", sentence(text)),
-            by,
-        ),
+        SteeringEvent::Paused { turn: None, by } => {
+            ("⏸", EventTone::Warning, "Paused".to_owned(), by)
+        }
+        SteeringEvent::Unpaused { by } => ("▸", EventTone::Plain, "Resumed".to_owned(), by),
+        SteeringEvent::MessageQueued { text, by } => {
+            let speaker = match by.by {
+                ActorKind::Tui | ActorKind::Cli => "you",
+                ActorKind::Mcp
+                | ActorKind::Nats
+                | ActorKind::Agent
+                | ActorKind::Hook
+                | ActorKind::OtherSession
+                | ActorKind::Policy
+                | ActorKind::Timeout => "message",
+            };
+            let text = format!("{speaker}: {}", sentence(text));
+            ("›", EventTone::Plain, text, by)
+        }
         SteeringEvent::ModelChosen { model, agent, by } => {
             let model = model.as_deref().map_or("as planned".to_owned(), name);
             let of = agent.as_ref().map(|agent| format!(" of {}", name(agent)));
             let text = format!("Model{}: {model}", of.unwrap_or_default());
-            (EventTone::Plain, text, by)
+            ("·", EventTone::Plain, text, by)
         }
-        SteeringEvent::StopRequested {
-            how: StopTiming::AfterIteration,
-            by,
-        } => (
-            EventTone::Warning,
-            "Stopping after this iteration".to_owned(),
-            by,
-        ),
-        SteeringEvent::StopRequested {
-            how: StopTiming::Now,
-            by,
-        } => (EventTone::Warning, "Stopping now".to_owned(), by),
+        SteeringEvent::StopRequested { how, by } => {
+            let text = match how {
+                StopTiming::AfterIteration => "Stopping after this iteration",
+                StopTiming::Now => "Stopping now",
+            };
+            ("■", EventTone::Warning, text.to_owned(), by)
+        }
     };
-    Described::new("", tone, format!("{text}{}", answer_origin(by)))
+    Described::new(sign, tone, format!("{text}{}", answer_origin(by)))
 }
 
 fn name(text: &str) -> String {

@@ -72,6 +72,20 @@ pub fn choice_words(kind: GateKind, choice: GateChoice, figures: GateFigures) ->
         effect: effect.into(),
     };
     match (kind, choice, figures) {
+        (GateKind::FinalDelivery, GateChoice::Approve, GateFigures { bytes: Some(0), .. }) => {
+            ChoiceWording {
+                label: "End; nothing is ticked".into(),
+                effect: "".into(),
+                ..words
+            }
+        }
+        (GateKind::Delivery, GateChoice::Approve, GateFigures { bytes: Some(0), .. }) => {
+            ChoiceWording {
+                label: "Continue; nothing is ticked".into(),
+                effect: "".into(),
+                ..words
+            }
+        }
         (
             GateKind::RetryLimit,
             GateChoice::Continue,
@@ -192,11 +206,13 @@ const fn fixed_words(kind: GateKind, choice: GateChoice) -> (char, &'static str,
         (_, GateChoice::Complete) => ('n', "End as complete", "the session's work is done"),
         (_, GateChoice::Stop) => ('n', "End here", "creel does not send pending items"),
         (_, GateChoice::Abort) => ('b', "Abort", "you can resume later"),
-        (_, GateChoice::AllowOnce) => ('y', "Allow once", "only this request"),
-        (_, GateChoice::AllowAlways) => ('a', "Allow always", "this exact request, from now on"),
-        (_, GateChoice::AllowEdits) => ('s', "Allow all edits in this project", "for this session"),
-        (_, GateChoice::RejectOnce) => ('n', "Reject", "the turn continues"),
-        (_, GateChoice::RejectAlways) => ('d', "Reject always", "this exact request, from now on"),
+        (_, GateChoice::AllowOnce) => ('y', "Allow once", ""),
+        (_, GateChoice::AllowAlways) => ('a', "Always allow this exact request", ""),
+        (_, GateChoice::AllowEdits) => {
+            ('s', "Allow all edits in this project for this session", "")
+        }
+        (_, GateChoice::RejectOnce) => ('n', "Deny", "the turn continues"),
+        (_, GateChoice::RejectAlways) => ('d', "Always deny this exact request", ""),
         (_, GateChoice::Answer) => ('w', "Write an answer…", "the agent gets it at once"),
         (_, GateChoice::Decline) => ('n', "Decline", "the turn continues without an answer"),
         (_, GateChoice::Cancel) => ('c', "Cancel the turn", "the agent gets no answer"),
@@ -290,15 +306,8 @@ pub fn answer_origin(by: &Actor) -> String {
 pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
     let hook = |name: &str| plain_line(name, NAME);
     match &gate.subject {
-        GateSubject::FinalDelivery { items } => {
-            format!(
-                "Finished. {} not been sent to the agent yet",
-                have(items.len())
-            )
-        }
-        GateSubject::Delivery { items } => {
-            format!("{} not been sent to the agent yet", have(items.len()))
-        }
+        GateSubject::FinalDelivery { items } => not_sent_at_the_end(items.len()),
+        GateSubject::Delivery { items } => not_sent(items.len()),
         GateSubject::RetryLimit { hook: name } if state.retry.used == 0 => {
             format!("{} blocks the turn, and it has no retries", hook(name))
         }
@@ -377,12 +386,18 @@ pub fn gate_title(state: &SessionState, gate: &Gate) -> String {
     }
 }
 
-fn have(items: usize) -> String {
+/// What a delivery waits for.
+pub fn not_sent(items: usize) -> String {
+    let have = if items == 1 { "has" } else { "have" };
     format!(
-        "{} {}",
-        counted(items, "item"),
-        if items == 1 { "has" } else { "have" }
+        "{} {have} not been sent to the agent yet",
+        counted(items, "item")
     )
+}
+
+/// The same at the end of the session.
+pub fn not_sent_at_the_end(items: usize) -> String {
+    format!("Finished. {}", not_sent(items))
 }
 
 /// Why the session asks, as far as the title does not say it.

@@ -307,7 +307,9 @@ impl CurrentActivity {
                 until,
                 then: doing(state),
             },
-            (RetryWait::No | RetryWait::Due { .. }, _) => Self::Between(doing(state)),
+            (RetryWait::No | RetryWait::Due { .. }, _) => {
+                running_step(state, times).unwrap_or_else(|| Self::Between(doing(state)))
+            }
         }
     }
 
@@ -414,7 +416,7 @@ pub fn session_chip(
 /// What the user asked for after the current work.
 const fn afterwards(state: &SessionState) -> Option<&'static str> {
     match (state.steering.paused, state.steering.stop) {
-        (true, _) => Some("pauses then"),
+        (true, _) => Some("pauses after this turn"),
         (false, Some(StopTiming::AfterIteration)) => Some("stops after this iteration"),
         (false, Some(StopTiming::Now)) => Some("stops now"),
         (false, None) => None,
@@ -423,7 +425,19 @@ const fn afterwards(state: &SessionState) -> Option<&'static str> {
 
 fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentActivity> {
     let (point, running) = match &state.phase {
-        Phase::Hooks(dispatch) => (dispatch.point, dispatch.running.as_ref()?),
+        Phase::Hooks(dispatch) => match (&dispatch.running, dispatch.next_hook()) {
+            (Some(running), _) => (dispatch.point, running),
+            // It starts at once.
+            (None, Some(next)) => {
+                return Some(CurrentActivity::RunsHook {
+                    hook: next.to_owned(),
+                    since: None,
+                    limit: None,
+                    then: afterwards(state),
+                });
+            }
+            (None, None) => return None,
+        },
         Phase::Judging(judging) => (HookPoint::StopDecision, judging.runs().next()?),
         Phase::Due(_)
         | Phase::Turn(_)
@@ -444,6 +458,17 @@ fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentAct
             .plan()
             .hook(point, &running.hook)
             .map(|spec| spec.timeout),
+        then: afterwards(state),
+    })
+}
+
+/// A step of a workflow, while nothing else happens.
+fn running_step(state: &SessionState, times: &SessionTimes) -> Option<CurrentActivity> {
+    let (flow, run, step) = state.tasks.flows.running().next()?;
+    Some(CurrentActivity::RunsHook {
+        hook: format!("workflow {}: {step}", flow.began.workflow),
+        since: times.runs.get(&run).copied(),
+        limit: None,
         then: afterwards(state),
     })
 }
@@ -574,7 +599,11 @@ fn doing_now(session: &SessionState) -> String {
         }
         Phase::Hooks(dispatch) => match &dispatch.running {
             Some(running) => format!("runs `{}` at {}", running.hook, dispatch.point),
-            None => format!("at {}", dispatch.point),
+            None => match (dispatch.next_hook(), dispatch.done.last()) {
+                (Some(next), _) => format!("starts `{next}` at {}", dispatch.point),
+                (None, Some(last)) => format!("ran `{}` at {}", last.hook, dispatch.point),
+                (None, None) => format!("at {}", dispatch.point),
+            },
         },
         Phase::Turn(prompt) => match prompt.reason {
             PromptReason::Iteration => "the agent works".into(),

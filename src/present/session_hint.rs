@@ -7,7 +7,7 @@
 //! - A hint stays until another event has one, so it always explains the latest thing that matters.
 //! - Every machine of the main line has a function that matches all of its events.
 
-use super::text::{counted, plain_line};
+use super::text::{counted, plain_line, short_span};
 use crate::engine::{
     SessionState,
     conversation::LimitCause,
@@ -315,7 +315,11 @@ fn retry(event: &RetryEvent) -> String {
             )
         }
         RetryEvent::BackoffStarted { wait_ms, .. } => {
-            format!("creel waits {wait_ms} before it tries again.")
+            let wait = match wait_ms.0 {
+                0..1_000 => "a moment".to_owned(),
+                _ => short_span(*wait_ms),
+            };
+            format!("creel waits {wait} before it tries again.")
         }
     }
 }

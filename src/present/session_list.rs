@@ -624,7 +624,7 @@ mod tests {
                 activity: hook,
                 reason: String::new()
             }),
-            "tests 12s / 60s"
+            "tests 12s of 60s"
         );
         let doing = CurrentActivity::Between("the agent drives it".into());
         assert_eq!(

@@ -189,16 +189,16 @@ pub fn short_span(span: TimeSpan) -> String {
     }
 }
 
-/// How long something took: `5ms`, `1.2s`, `1m 04s`.
+/// How long something took: `5ms`, `0.4s`, `1.2s`, `1m 04s`.
 pub fn brief_span(span: TimeSpan) -> String {
     match span.0 {
-        0..1_000 => format!("{}ms", span.0),
-        1_000..60_000 => format!("{}.{}s", span.0 / 1_000, span.0 % 1_000 / 100),
+        0..=100 => format!("{}ms", span.0),
+        101..60_000 => format!("{}.{}s", span.0 / 1_000, span.0 % 1_000 / 100),
         60_000.. => short_span(span),
     }
 }
 
-/// A time against its limit: `12s / 60s`.
+/// A time against its limit: `12s of 60s`, `90s of 10m`.
 pub fn against(span: TimeSpan, limit: TimeSpan) -> String {
     let seconds = |span: TimeSpan| {
         if span.0 < 600_000 {
@@ -207,7 +207,11 @@ pub fn against(span: TimeSpan, limit: TimeSpan) -> String {
             short_span(span)
         }
     };
-    format!("{} / {}", seconds(span), seconds(limit))
+    let limit = seconds(limit);
+    let whole = limit
+        .strip_suffix(" 00s")
+        .or_else(|| limit.strip_suffix(" 00m"));
+    format!("{} of {}", seconds(span), whole.unwrap_or(&limit))
 }
 
 /// The time of day in a zone: `14:32`.
@@ -361,12 +365,12 @@ mod clock_tests {
         assert_eq!(spans, ["0s", "12s", "1m 04s", "2h 05m"]);
         assert_eq!(
             [5, 405, 1_250, 64_000].map(|ms| brief_span(TimeSpan(ms))),
-            ["5ms", "405ms", "1.2s", "1m 04s"]
+            ["5ms", "0.4s", "1.2s", "1m 04s"]
         );
-        assert_eq!(against(TimeSpan(12_900), TimeSpan::secs(60)), "12s / 60s");
+        assert_eq!(against(TimeSpan(12_900), TimeSpan::secs(60)), "12s of 60s");
         assert_eq!(
             against(TimeSpan::secs(90), TimeSpan::secs(3_600)),
-            "90s / 1h 00m"
+            "90s of 1h"
         );
     }
 

@@ -16,28 +16,27 @@ const TITLE: usize = 200;
 /// How many files to name in a line.
 const FILES: usize = 3;
 
-/// A symbol for the kind of a tool, if the kind is known.
-const fn sign(kind: ToolKind) -> Option<&'static str> {
+/// A symbol for the kind of a tool. Each call has one, so that its title, which is the agent's, never
+/// looks like a line of creel.
+const fn sign(kind: ToolKind) -> &'static str {
     match kind {
-        ToolKind::Read => Some("◎"),
-        ToolKind::Edit => Some("✎"),
-        ToolKind::Delete => Some("⌫"),
-        ToolKind::Move => Some("⇢"),
-        ToolKind::Search => Some("⌕"),
-        ToolKind::Execute => Some("$"),
-        ToolKind::Think => Some("∴"),
-        ToolKind::Fetch => Some("⇣"),
-        ToolKind::SwitchMode => Some("⇄"),
-        ToolKind::Other => None,
+        ToolKind::Read => "◎",
+        ToolKind::Edit => "✎",
+        ToolKind::Delete => "⌫",
+        ToolKind::Move => "⇢",
+        ToolKind::Search => "⌕",
+        ToolKind::Execute => "$",
+        ToolKind::Think => "∴",
+        ToolKind::Fetch => "⇣",
+        ToolKind::SwitchMode => "⇄",
+        ToolKind::Other => "◇",
     }
 }
 
 /// A tool call in one line: its symbol, its title, how many lines it adds and removes, and the
 /// files that the title does not name.
 pub fn line(tool: &ToolCall, project: &str) -> String {
-    let sign = sign(tool_call::kind(tool))
-        .map(|sign| format!("{sign} "))
-        .unwrap_or_default();
+    let sign = sign(tool_call::kind(tool));
     let title = plain_line(&tool.title, TITLE);
     let files: Vec<String> = files(tool, project)
         .into_iter()
@@ -49,7 +48,7 @@ pub fn line(tool: &ToolCall, project: &str) -> String {
         format!(" · {}", some_names(&files, FILES))
     };
     let changes = tool.diff.as_deref().map(changed_lines).unwrap_or_default();
-    format!("{sign}{title}{changes}{files}")
+    format!("{sign} {title}{changes}{files}")
 }
 
 /// How many lines a change adds and removes: `  +12 −3`. Empty if it changes none.
@@ -221,7 +220,7 @@ mod tests {
                 &tool("a\x1b[31m\nb", ToolKind::Other, &[("x\n\x07y", None)]),
                 "/p"
             ),
-            "a… · x y"
+            "◇ a… · x y"
         );
     }
 

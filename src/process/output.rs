@@ -373,6 +373,11 @@ impl SpoolFile {
         Ok(())
     }
 
+    /// Whether there was no room for all of the output.
+    pub fn is_full(&self) -> bool {
+        self.written >= self.cap
+    }
+
     /// For the user: where all of the output is, or how much of it.
     pub fn whole_is_in(&self) -> Option<String> {
         match &self.note {
@@ -381,6 +386,39 @@ impl SpoolFile {
             Some(note) => Some(note.clone()),
         }
     }
+}
+
+/// The file with the last lines of an output whose file is full.
+fn live_end_file(output: &Path) -> PathBuf {
+    output.with_extension("end")
+}
+
+/// Keeps the end of an output whose file is full, for readers that follow it. Replaces the file, so
+/// that a reader never sees half of an end.
+pub fn keep_live_end(output: &Path, total: u64, end: &[u8]) -> io::Result<()> {
+    let (file, new) = (live_end_file(output), output.with_extension("end-new"));
+    create(&new)?.write_all(&[&total.to_le_bytes()[..], end].concat())?;
+    fs::rename(new, file)
+}
+
+/// Removes what [`keep_live_end`] has written.
+pub fn remove_live_end(output: &Path) {
+    if let Err(error) = fs::remove_file(live_end_file(output))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::debug!("cannot remove the end of {}: {error}", output.display());
+    }
+}
+
+/// How many bytes were printed, and whole lines at their end, if the output's file is full.
+pub fn live_end(output: &Path) -> Option<(u64, Vec<u8>)> {
+    let written = fs::metadata(output).ok()?.len();
+    let bytes = fs::read(live_end_file(output)).ok()?;
+    let (total, end) = bytes.split_first_chunk()?;
+    let total = u64::from_le_bytes(*total);
+    let line = end.iter().position(|byte| *byte == b'\n');
+    let end = &end[line.map_or(0, |newline| newline + 1)..];
+    (total > written).then(|| (total, end.to_vec()))
 }
 
 /// Readable by the owner only, because a command can print secrets. Does not follow a link, because

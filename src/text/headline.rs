@@ -52,6 +52,34 @@ pub fn telling_line(outputs: &[&str]) -> Option<String> {
     Some(place.map_or_else(|| line.clone(), |place| format!("{line} ({place})")))
 }
 
+/// The line of an output that [`telling_line`] has chosen, if the output still has it.
+pub fn place_of_telling_line<'a>(
+    lines: impl Iterator<Item = &'a str>,
+    chosen: &str,
+) -> Option<usize> {
+    let chosen = chosen.trim_end_matches('…');
+    // The place of the failure comes from another line.
+    let before_place = chosen
+        .strip_suffix(')')
+        .and_then(|rest| rest.rsplit_once(" ("))
+        .filter(|(_, place)| place.contains(['.', ':']));
+    let words = before_place.map_or(chosen, |(words, _)| words);
+    if words.is_empty() {
+        return None;
+    }
+    let mut lines = lines.enumerate();
+    let found = lines.find(|(_, line)| match line.trim() {
+        "" => false,
+        // The reason of a panic has the next line, too.
+        line => {
+            line.contains(chosen)
+                || line.contains(words)
+                || line.contains(" panicked at ") && words.starts_with(line)
+        }
+    });
+    found.map(|(at, _)| at)
+}
+
 /// Whether a line of this output reports a failure, rather than progress or a warning.
 pub fn looks_like_failure(output: &str) -> bool {
     let reports =

@@ -3,11 +3,11 @@
 use ratatui::text::{Line, Span};
 
 use crate::{
-    present::text::plain,
+    present::text::{grouped, plain, plural},
     text::{LineChange, comparable_text, is_shortened, line_changes},
     tui::{
         ansi::coloured_lines,
-        text::{window, wrap},
+        text::{fit, window, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
 };
@@ -149,6 +149,51 @@ enum ComparedLine {
     },
     Gone(String),
     New(String),
+    /// So many lines that do not differ.
+    Folded(usize),
+}
+
+/// How many lines that do not differ are visible next to a difference.
+const CONTEXT: usize = 3;
+
+/// Folds what does not differ, so that the first difference is in sight at once. Without any
+/// difference, everything stays.
+fn folded(lines: Vec<ComparedLine>) -> Vec<ComparedLine> {
+    let is_equal = |line: &ComparedLine| {
+        matches!(line, ComparedLine::Same { .. } | ComparedLine::Alike { .. })
+    };
+    if lines.iter().all(is_equal) {
+        return lines;
+    }
+    let (mut all, mut equal) = (Vec::new(), Vec::new());
+    for line in lines {
+        if is_equal(&line) {
+            equal.push(line);
+            continue;
+        }
+        let before = if all.is_empty() { 0 } else { CONTEXT };
+        all.extend(fold(std::mem::take(&mut equal), before, CONTEXT));
+        all.push(line);
+    }
+    all.extend(fold(equal, CONTEXT, 0));
+    all
+}
+
+/// The lines between two differences: only the first and the last of them, if there are many.
+fn fold(mut equal: Vec<ComparedLine>, first: usize, last: usize) -> Vec<ComparedLine> {
+    let gone = equal.len().saturating_sub(first + last);
+    if gone > 1 {
+        equal.splice(first..first + gone, [ComparedLine::Folded(gone)]);
+    }
+    equal
+}
+
+fn folded_words(count: usize) -> String {
+    format!(
+        "… {} {} that do not differ",
+        grouped(count),
+        plural(count, "line")
+    )
 }
 
 #[derive(Debug)]
@@ -164,7 +209,7 @@ pub struct OutputComparison {
 impl OutputComparison {
     /// Compares two outputs, which may have colours. `titles` name the earlier and the later one.
     pub fn new(before: &str, now: &str, titles: [String; 2]) -> Self {
-        let lines = compared(before, now);
+        let lines = folded(compared(before, now));
         let stacked = lines.iter().flat_map(stacked).collect();
         Self {
             lines,
@@ -223,6 +268,7 @@ impl OutputComparison {
                 | ComparedLine::Changed { before, now },
             ) => format!("{before}  {now}"),
             Some(ComparedLine::Gone(text) | ComparedLine::New(text)) => text.clone(),
+            Some(ComparedLine::Folded(count)) => folded_words(*count),
             None => String::new(),
         }
     }
@@ -268,6 +314,10 @@ impl OutputComparison {
             Some(ComparedLine::Changed { before, now }) => (side('-', before), side('+', now)),
             Some(ComparedLine::Gone(before)) => (side('-', before), Line::default()),
             Some(ComparedLine::New(now)) => (Line::default(), side('+', now)),
+            Some(ComparedLine::Folded(count)) => {
+                let words = fit(&folded_words(*count), half);
+                (theme.line(ThemeRole::Faint, words), Line::default())
+            }
             None => (Line::default(), Line::default()),
         };
         beside(before, now, half, theme)
@@ -362,6 +412,7 @@ fn stacked(line: &ComparedLine) -> Vec<(char, String)> {
         ComparedLine::Changed { before, now } => vec![('-', before.clone()), ('+', now.clone())],
         ComparedLine::Gone(before) => vec![('-', before.clone())],
         ComparedLine::New(now) => vec![('+', now.clone())],
+        ComparedLine::Folded(count) => vec![(' ', folded_words(*count))],
     }
 }
 
@@ -468,6 +519,40 @@ mod tests {
                 "- test b ... FAILED       │",
                 "= failed after 1.5 s      │ = failed after 2.5 s",
                 "                          │ + one more",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_does_not_differ_is_folded() {
+        let text = |changed: &str| {
+            let line = |n: usize| {
+                if n == 50 {
+                    format!("{changed}\n")
+                } else {
+                    format!("line {n}\n")
+                }
+            };
+            (1..=100).map(line).collect::<String>()
+        };
+        let comparison =
+            OutputComparison::new(&text("a"), &text("b"), [String::new(), String::new()]);
+        let rows: Vec<String> = (0..comparison.len())
+            .map(|row| comparison.text(row))
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "  … 46 lines that do not differ",
+                "  line 47",
+                "  line 48",
+                "  line 49",
+                "- a",
+                "+ b",
+                "  line 51",
+                "  line 52",
+                "  line 53",
+                "  … 47 lines that do not differ",
             ]
         );
     }

@@ -25,7 +25,7 @@ use crate::{
         modals::Modal,
         model::{ScreenMode, ScreenModel},
         request::ScreenRequest,
-        text::fit,
+        text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
 };
@@ -132,10 +132,26 @@ impl HintMemory {
 
 /// Columns and rows. A smaller screen needs its rows for the session.
 const SMALLEST: (u16, u16) = (80, 24);
+/// The same for a demo, which is there to be explained.
+const SMALLEST_DEMO: (u16, u16) = (60, 16);
+
+/// How many rows the line has on a screen of this size. The captions of a demo are never cut.
+pub(super) fn hint_rows(model: &ScreenModel, area: Rect) -> u16 {
+    let Some(text) = model.hint().filter(|_| has_hint_line(model, area)) else {
+        return 0;
+    };
+    let room = usize::from(area.width).saturating_sub(sign(model).0.width());
+    1 + u16::from(model.link.demo.is_some() && text.width() > room)
+}
 
 /// Whether a screen of this size has the line.
-pub(super) fn has_hint_line(model: &ScreenModel, area: Rect) -> bool {
-    area.width >= SMALLEST.0 && area.height >= SMALLEST.1 && model.hint().is_some()
+fn has_hint_line(model: &ScreenModel, area: Rect) -> bool {
+    let (width, height) = if model.link.demo.is_some() {
+        SMALLEST_DEMO
+    } else {
+        SMALLEST
+    };
+    area.width >= width && area.height >= height && model.hint().is_some()
 }
 
 pub(super) fn draw_hint_line(
@@ -149,6 +165,26 @@ pub(super) fn draw_hint_line(
     };
     let (sign, role) = sign(model);
     let room = usize::from(area.width).saturating_sub(sign.width());
+    if area.height > 1 {
+        let rows = wrap(
+            &[(text.to_owned(), theme.style(ThemeRole::Heading))],
+            room,
+            0,
+        );
+        for (n, (mut row, y)) in rows.into_iter().zip(area.top()..area.bottom()).enumerate() {
+            let before = if n == 0 { sign } else { "   " };
+            row.spans.insert(0, theme.span(role, before));
+            row.render(
+                Rect {
+                    y,
+                    height: 1,
+                    ..area
+                },
+                buffer,
+            );
+        }
+        return;
+    }
     let hide = hide(model, area);
     let text = fit(text, room);
     let gap = room.saturating_sub(text.width() + width(&hide));

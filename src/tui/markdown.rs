@@ -1,4 +1,5 @@
-//! The Markdown that agents write, as styled rows: headings, lists, code blocks and tables.
+//! The Markdown that agents write, as styled rows: headings, lists, quotations, links, emphasis, code
+//! blocks and tables.
 //!
 //! Code blocks are set off by an indent instead of their fences. In common languages, comments,
 //! strings and keywords stand out. A line is read on its own, so a string or a comment over several
@@ -8,6 +9,9 @@
 //! - No row is wider than requested.
 //! - The text has no control characters: see [`crate::present::text::plain`].
 
+mod inline;
+
+use inline::inline;
 use ratatui::{
     style::{Modifier, Style},
     text::{Line, Span},
@@ -22,7 +26,7 @@ use crate::{
     },
 };
 
-/// An agent's text, wrapped, with headings, lists, code and tables styled.
+/// An agent's text, wrapped and styled.
 pub fn markdown(text: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let clean = plain(text);
     let source: Vec<&str> = clean.lines().collect();
@@ -43,66 +47,108 @@ pub fn markdown(text: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'stat
             rows.extend(table);
             at += lines - 1;
         } else {
-            rows.extend(prose(line, theme, width));
+            rows.extend(prose(line, theme, width, 0));
         }
     }
     rows
 }
 
-fn prose(line: &str, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
+/// The sign before the lines of a quotation.
+const QUOTED: &str = "▏ ";
+/// A line of a quotation with more levels than this is read as text from there on.
+const DEEPEST: usize = 4;
+
+fn prose(line: &str, theme: &ScreenTheme, width: usize, depth: usize) -> Vec<Line<'static>> {
     let trimmed = line.trim_start();
-    let hashes = trimmed.chars().take_while(|c| *c == '#').count();
-    if (1..=6).contains(&hashes) && trimmed[hashes..].starts_with(' ') {
-        return wrap(
-            &[(
-                trimmed[hashes + 1..].to_owned(),
-                theme.style(ThemeRole::Heading),
-            )],
-            width,
-            0,
-        );
+    if let Some(rest) = trimmed.strip_prefix('>')
+        && depth < DEEPEST
+        && width > NARROW
+    {
+        let inside = rest.strip_prefix(' ').unwrap_or(rest);
+        let mut rows = prose(inside, theme, width - QUOTED.width(), depth + 1);
+        for row in &mut rows {
+            row.spans.insert(0, theme.span(ThemeRole::Faint, QUOTED));
+        }
+        return rows;
+    }
+    if let Some((level, title)) = heading(trimmed) {
+        let style = heading_style(level, theme);
+        return wrap(&inline(title, style, theme), width, 0);
+    }
+    if is_rule(trimmed) {
+        return vec![theme.line(ThemeRole::Border, "─".repeat(width.min(RULE)))];
     }
     let margin = line.len() - trimmed.len();
-    let (bullet, rest) = match trimmed
-        .strip_prefix("- ")
-        .or_else(|| trimmed.strip_prefix("* "))
-    {
-        Some(rest) => ("• ", rest),
-        None => ("", trimmed),
-    };
+    let (bullet, rest) = list_item(trimmed);
     let mut pieces = vec![(
         format!("{}{bullet}", " ".repeat(margin)),
         theme.style(ThemeRole::Accent),
     )];
-    pieces.extend(inline(rest, theme));
+    pieces.extend(inline(rest, theme.style(ThemeRole::Text), theme));
     wrap(&pieces, width, margin + bullet.width())
 }
 
-/// `code` and **bold** inside a line.
-fn inline(text: &str, theme: &ScreenTheme) -> Vec<StyledText> {
-    let ordinary = theme.style(ThemeRole::Text);
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    while let Some((at, mark)) = ["`", "**"]
-        .iter()
-        .filter_map(|mark| rest.find(mark).map(|at| (at, *mark)))
-        .min()
-    {
-        let inside = &rest[at + mark.len()..];
-        let Some(end) = inside.find(mark).filter(|end| *end > 0) else {
-            break;
-        };
-        let style = if mark == "`" {
-            theme.style(ThemeRole::Code)
-        } else {
-            ordinary.add_modifier(Modifier::BOLD)
-        };
-        pieces.push((rest[..at].to_owned(), ordinary));
-        pieces.push((inside[..end].to_owned(), style));
-        rest = &inside[end + mark.len()..];
+/// The level and the text of a heading.
+fn heading(line: &str) -> Option<(usize, &str)> {
+    let level = line.chars().take_while(|c| *c == '#').count();
+    let title = line[level..].strip_prefix(' ')?;
+    (1..=6).contains(&level).then(|| (level, title.trim()))
+}
+
+/// Without colours, too, the levels differ: bold and underlined, bold, underlined.
+fn heading_style(level: usize, theme: &ScreenTheme) -> Style {
+    let heading = theme.style(ThemeRole::Heading);
+    match level {
+        1 => heading.add_modifier(Modifier::UNDERLINED),
+        2 => heading,
+        _ => heading
+            .remove_modifier(Modifier::BOLD)
+            .add_modifier(Modifier::UNDERLINED),
     }
-    pieces.push((rest.to_owned(), ordinary));
-    pieces
+}
+
+/// The width of a line between two parts of a text, in columns.
+const RULE: usize = 24;
+
+/// Whether the line is only a line between two parts of the text: `---`, `* * *`.
+fn is_rule(line: &str) -> bool {
+    let mut signs = line.chars().filter(|c| !c.is_whitespace());
+    let Some(first) = signs.next().filter(|c| matches!(c, '-' | '*' | '_')) else {
+        return false;
+    };
+    let mut count = 1;
+    for sign in signs {
+        if sign != first {
+            return false;
+        }
+        count += 1;
+    }
+    count >= 3
+}
+
+/// The sign of an item of a list, as it is shown, and the text after it.
+fn list_item(line: &str) -> (String, &str) {
+    let digits = line.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
+    let number = &line[..digits];
+    if (1..=9).contains(&digits)
+        && let Some(rest) = line[digits..]
+            .strip_prefix(". ")
+            .or_else(|| line[digits..].strip_prefix(") "))
+    {
+        return (format!("{number}. "), rest);
+    }
+    let Some(rest) = ["- ", "* ", "+ "]
+        .iter()
+        .find_map(|sign| line.strip_prefix(sign))
+    else {
+        return (String::new(), line);
+    };
+    for (mark, sign) in [("[ ] ", "☐ "), ("[x] ", "☑ "), ("[X] ", "☑ ")] {
+        if let Some(rest) = rest.strip_prefix(mark) {
+            return (sign.to_owned(), rest);
+        }
+    }
+    ("• ".to_owned(), rest)
 }
 
 /// Between two columns.
@@ -207,7 +253,7 @@ fn alignments(line: &str) -> Option<Vec<CellAlignment>> {
 }
 
 fn styled(cell: &str, theme: &ScreenTheme) -> Vec<StyledText> {
-    inline(cell, theme)
+    inline(cell, theme.style(ThemeRole::Text), theme)
 }
 
 /// The widths of the columns: as wide as their content. If that is too wide, the widest columns
@@ -507,6 +553,80 @@ mod tests {
         assert_eq!(
             shown(text, 40),
             ["Title", "• one two three", "  let x = 1;", "left `open"]
+        );
+    }
+
+    #[test]
+    fn quotations_lists_and_lines_have_their_form() {
+        let text = "> he said\n>> they *said*\n1. one that is long\n10) ten\n- [ ] open\n- [x] done\n---\nsnake_case_name 2*3*4";
+        assert_eq!(
+            shown(text, 18),
+            [
+                "▏ he said",
+                "▏ > they said",
+                "1. one that is",
+                "   long",
+                "10. ten",
+                "☐ open",
+                "☑ done",
+                "──────────────────",
+                "snake_case_name",
+                "2*3*4",
+            ]
+        );
+    }
+
+    #[test]
+    fn links_show_their_address_and_emphasis_is_a_style() {
+        let text = "see [the *docs*](https://e.org/a) or <https://e.org>, [not] (this), a < b";
+        assert_eq!(
+            shown(text, 100),
+            ["see the *docs* (https://e.org/a) or https://e.org, [not] (this), a < b"]
+        );
+        let rows = markdown("a *b* **c _d_** ~~e~~ `*f*` * g *", &theme(), 80);
+        let found: Vec<(String, Modifier)> = rows[0]
+            .spans
+            .iter()
+            .map(|span| (span.content.to_string(), span.style.add_modifier))
+            .collect();
+        let expected = [
+            ("a ", Modifier::empty()),
+            ("b", Modifier::ITALIC),
+            (" ", Modifier::empty()),
+            ("c ", Modifier::BOLD),
+            ("d", Modifier::BOLD.union(Modifier::ITALIC)),
+            (" ", Modifier::empty()),
+            ("e", Modifier::CROSSED_OUT),
+            (" ", Modifier::empty()),
+            ("*f*", Modifier::empty()),
+            (" * g *", Modifier::empty()),
+        ];
+        assert_eq!(
+            found,
+            expected.map(|(text, modifier)| (text.to_owned(), modifier))
+        );
+    }
+
+    #[test]
+    fn the_levels_of_headings_differ_without_colours() {
+        let plain = ScreenTheme::chosen(crate::config::ThemeName::Dark, true);
+        let rows = markdown("# a\n## b\n### c\n#d", &plain, 40);
+        let styles: Vec<Modifier> = rows
+            .iter()
+            .map(|row| {
+                row.spans
+                    .last()
+                    .map_or(Modifier::empty(), |span| span.style.add_modifier)
+            })
+            .collect();
+        assert_eq!(
+            styles,
+            [
+                Modifier::BOLD | Modifier::UNDERLINED,
+                Modifier::BOLD,
+                Modifier::UNDERLINED,
+                Modifier::empty()
+            ]
         );
     }
 

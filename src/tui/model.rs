@@ -231,6 +231,8 @@ pub struct ScreenModel {
     pub drafts: MessageDrafts,
     /// The last search.
     pub query: String,
+    /// The size of a large text that creel has asked about before it copies it.
+    pub copy_asked: Option<usize>,
     pub toast: Option<Toast>,
     /// What the last event has asked for.
     pub(super) requests: Vec<ScreenRequest>,
@@ -279,6 +281,7 @@ impl ScreenModel {
             later_gate: None,
             drafts: MessageDrafts::default(),
             query: String::new(),
+            copy_asked: None,
             toast: None,
             requests: Vec::new(),
             look: ScreenLook::new(keymap, theme),
@@ -513,7 +516,7 @@ impl ScreenModel {
         let had_room = has_room(std::mem::replace(&mut self.size, size));
         for modal in self.modals.iter_mut().filter(|_| !had_room) {
             if let Modal::Gate(gate) = modal {
-                gate.shown_again(self.now, false);
+                gate.shown_again(self.now);
             }
         }
     }

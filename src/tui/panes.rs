@@ -147,7 +147,7 @@ pub(super) fn with_cursor(
     let mut line = Line::from(vec![theme.span(role, sign)]);
     line.spans.extend(spans);
     if selected && focused {
-        line.patch_style(theme.style(ThemeRole::Selected))
+        theme.selected(line)
     } else {
         line
     }

@@ -8,6 +8,7 @@ use std::{fs, io, path::Path};
 use crate::{
     engine::SessionState,
     journal::{self, RecordSpan, record::Record},
+    process::output,
     runtime::{HookOutputChunk, clock::session_time},
     socket::session_mirror::end,
     tui::{
@@ -71,7 +72,8 @@ impl Tui {
             return;
         };
         let folder = self.source.journal.parent().unwrap_or(Path::new("."));
-        let (printed, end) = end(&folder.join(format!("outputs/turn-{turn}.log")));
+        let answer = folder.join(format!("outputs/turn-{turn}.log"));
+        let (printed, end) = output::live_end(&answer).unwrap_or_else(|| end(&answer));
         if self
             .model
             .stream

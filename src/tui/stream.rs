@@ -5,6 +5,8 @@
 //! in it, never a count of all rows.
 //!
 //! # Invariants
+//! - Nothing that an agent or a hook prints looks like a row of creel: what the agent says has a
+//!   gutter, other output is indented, and creel's rows begin at the left edge with a sign.
 //! - While the view does not follow the end, new blocks do not move it.
 //! - The text in memory is bounded; older text is read back from the journal.
 //! - The live end of a very long answer is the last block, and is removed before the next record is
@@ -13,7 +15,9 @@
 mod movement;
 mod rows;
 
-pub use movement::StreamJump;
+pub use movement::{SearchHit, SearchStep, StreamJump};
+
+use movement::SearchCounts;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,7 +26,8 @@ use jiff::tz::TimeZone;
 use crate::{
     engine::{
         event::{
-            Event, HookEvent, PendingEvent, PipelineEvent, SessionEvent, StopEvent, TurnEvent,
+            ActorKind, Event, GateEvent, HookEvent, PendingEvent, PipelineEvent, SessionEvent,
+            SteeringEvent, StopEvent, TurnEvent,
         },
         ids::{RunId, TurnId},
         time::UnixTime,
@@ -87,6 +92,8 @@ pub enum BlockKind {
     Request,
     Plan,
     Hook,
+    /// What the user says to the agent.
+    Yours,
     /// Anything else, in one line.
     Note,
 }
@@ -154,11 +161,14 @@ pub struct SessionStream {
     runs: HashMap<RunId, usize>,
     /// The block of the newest plan.
     plan: Option<usize>,
+    /// The block of the gate that opened last.
+    gate: Option<usize>,
     context: EventContext,
     /// Blocks with their text in memory, oldest first.
     loaded: VecDeque<usize>,
     loaded_bytes: usize,
     rows: HashMap<usize, BlockRows>,
+    matches: SearchCounts,
     fold_thoughts: bool,
     live_end: LiveAnswerTail,
 }
@@ -183,10 +193,12 @@ impl Default for SessionStream {
             tools: HashMap::new(),
             runs: HashMap::new(),
             plan: None,
+            gate: None,
             context: EventContext::default(),
             loaded: VecDeque::new(),
             loaded_bytes: 0,
             rows: HashMap::new(),
+            matches: SearchCounts::default(),
             fold_thoughts: true,
             live_end: LiveAnswerTail::default(),
         }
@@ -292,6 +304,18 @@ impl SessionStream {
                     detail,
                     spot,
                 );
+            }
+            Event::Gate(GateEvent::Opened { .. }) => {
+                self.gate = Some(self.put(None, new, detail, spot));
+            }
+            Event::Gate(GateEvent::Answered { by, .. }) if by.by == ActorKind::Policy => {
+                // creel has answered it: it needs no look.
+                let opened = self.gate.take().and_then(|at| self.blocks.get_mut(at));
+                if let Some(opened) = opened {
+                    opened.role = ThemeRole::Faint;
+                    opened.revision += 1;
+                }
+                self.put(None, new, detail, spot);
             }
             Event::Turn(TurnEvent::PromptSent(_)) => {
                 // Tool calls of the last turn get no more updates, and an agent may use their ids
@@ -478,13 +502,37 @@ pub(super) fn event_block(at: UnixTime, event: &Event, described: &Described) ->
         | BlockKind::Iteration
         | BlockKind::Pipeline
         | BlockKind::Message
+        | BlockKind::Yours
         | BlockKind::Plan => BlockFold::Open,
     };
     let error = described.tone.is_error();
+    let head = if described.sign.is_empty() {
+        format!("{} {}", sign_of(described.tone), described.text)
+    } else {
+        described.headline()
+    };
+    let role = if kind == BlockKind::Yours {
+        ThemeRole::You
+    } else {
+        role_of(described.tone)
+    };
     StreamBlock {
         error,
         fold,
-        ..block(kind, at, described.headline(), role_of(described.tone))
+        ..block(kind, at, head, role)
+    }
+}
+
+/// The sign of a record that has no sign of its own. Every row of creel begins with one.
+const fn sign_of(tone: EventTone) -> &'static str {
+    match tone {
+        EventTone::Plain | EventTone::Quiet => "·",
+        EventTone::Heading => "●",
+        EventTone::Passed => "✓",
+        EventTone::Failed => "✗",
+        EventTone::Problem | EventTone::Warning => "!",
+        EventTone::Question => "◆",
+        EventTone::Active => "▸",
     }
 }
 
@@ -531,6 +579,7 @@ const fn kind_of(event: &Event) -> BlockKind {
             | TurnEvent::Failed { .. } => BlockKind::Note,
         },
         Event::Pipeline(PipelineEvent::Started { .. }) => BlockKind::Pipeline,
+        Event::Steering(SteeringEvent::MessageQueued { .. }) => BlockKind::Yours,
         Event::Hook(_)
         | Event::Pending(_)
         | Event::UsageLimit(_)

@@ -39,9 +39,13 @@ pub enum ThemeRole {
     Gate,
     /// The session waits for the user: the loudest text on the screen.
     Alert,
+    /// The gutter before what the agent says.
+    Agent,
+    /// What the user says to the agent.
+    You,
 }
 
-const NAMES: [(&str, ThemeRole); 15] = [
+const NAMES: [(&str, ThemeRole); 17] = [
     ("text", ThemeRole::Text),
     ("faint", ThemeRole::Faint),
     ("heading", ThemeRole::Heading),
@@ -57,6 +61,8 @@ const NAMES: [(&str, ThemeRole); 15] = [
     ("key", ThemeRole::Key),
     ("gate", ThemeRole::Gate),
     ("alert", ThemeRole::Alert),
+    ("agent", ThemeRole::Agent),
+    ("you", ThemeRole::You),
 ];
 
 #[derive(Debug, Clone)]
@@ -147,6 +153,21 @@ impl ScreenTheme {
     /// A line of text in a role.
     pub fn line<'a>(&self, role: ThemeRole, text: impl Into<Cow<'a, str>>) -> Line<'a> {
         Line::styled(text, self.style(role))
+    }
+
+    /// A selected row. Where that is a reversed row, it has no colours: each of them would be
+    /// reversed into a background.
+    pub fn selected<'a>(&self, mut line: Line<'a>) -> Line<'a> {
+        let style = self.style(ThemeRole::Selected);
+        if style.add_modifier.contains(Modifier::REVERSED) {
+            for span in &mut line.spans {
+                (span.style.fg, span.style.bg) = (None, None);
+                span.style
+                    .add_modifier
+                    .remove(Modifier::DIM | Modifier::REVERSED);
+            }
+        }
+        line.patch_style(style)
     }
 
     pub fn style(&self, role: ThemeRole) -> Style {

@@ -36,7 +36,7 @@ use crate::{
         request::{ScreenEvent, ScreenRequest},
         runs::GateRun,
         terminal::TerminalFocus,
-        view::footer,
+        view::{footer, possible::possible},
     },
 };
 use hook::{on_hook_key, open_attempt};
@@ -319,7 +319,7 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) {
         GlobalKey::Leave => leave(model),
         GlobalKey::Help => model.lay_over(Modal::Help(HelpModal::new(help_places(model)))),
         GlobalKey::Palette => {
-            let palette = PaletteModal::new(&footer::useful(model), &model.memory);
+            let palette = PaletteModal::new(&footer::useful(model), possible(model), &model.memory);
             model.lay_over(Modal::Palette(palette));
         }
         GlobalKey::NextPane => focus_by(model, 1),
@@ -378,11 +378,14 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) {
 
 /// Shows the gate that waits for the user; in a replay, the gate that was open at that moment.
 fn show_gate(model: &mut ScreenModel) {
-    if let Some(mut gate) = model.later_gate.take() {
-        gate.shown_again(model.now, true);
+    if let Some(gate) = model.later_gate.take() {
         model.modals.push(Modal::Gate(gate));
     }
     model.open_gate();
+    let now = model.now;
+    if let Some(Modal::Gate(gate)) = model.modals.last_mut() {
+        gate.opened_by_the_user(now);
+    }
     if let (Some(state), ScreenMode::Replay(_)) = (&model.session, &model.link.mode)
         && let Some(gate) = &state.gates.open
     {

@@ -7,6 +7,7 @@ pub mod footer;
 mod layout;
 pub mod lines;
 pub mod pipeline;
+pub mod possible;
 mod status;
 
 pub use end_card::is_shown as shows_end_card;
@@ -26,7 +27,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{
     hints,
-    modals::{Modal, editor},
+    modals::{Modal, editor::EditorPlace, gate::GateParts},
     model::{Pane, ScreenModel},
     panes,
     stream::{RecordLoader, StreamPosition, StreamViewport},
@@ -62,7 +63,7 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
     let kind = match model.modals.last() {
         Some(Modal::Viewer(_)) => hints(area.bottom().checked_sub(2)),
         Some(Modal::Help(_)) => hints(area.bottom().checked_sub(1)),
-        Some(Modal::Editor(_)) => hints(Some(editor::hint_row(area))),
+        Some(Modal::Editor(editor)) => hints(Some(editor.hint_row(area))),
         Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
         Some(Modal::Quit(question)) => hints(Some(question.hint_row(area))),
         Some(Modal::Remove(question) | Modal::Cancel(question)) => {
@@ -166,17 +167,20 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
         .detail
         .and_then(|rect| detail::of(model, rect, reload));
     let mut modals = std::mem::take(&mut model.modals);
+    let above = match modals.last() {
+        Some(Modal::Editor(editor)) => above(editor.frame(area), area),
+        Some(_) | None => None,
+    };
     for modal in &mut modals {
         match modal {
             // The sentence above the footer explains the gate, so it stays in sight.
             Modal::Gate(gate) => {
-                gate.prepare(
-                    model,
-                    Rect {
-                        height: area.height - places.hint_line.height,
-                        ..area
-                    },
-                );
+                if let Some(above) = above {
+                    gate.prepare(model, above, GateParts::Text);
+                } else {
+                    let height = area.height - places.hint_line.height;
+                    gate.prepare(model, Rect { height, ..area }, GateParts::All);
+                }
             }
             Modal::Editor(editor) => editor.prepare(&model.look.theme),
             Modal::Help(help) => help.prepare(&model.look.keymap, &model.look.theme, area),
@@ -189,6 +193,16 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
         }
     }
     model.modals = modals;
+}
+
+/// The rows between the header and an editor.
+fn above(editor: Rect, area: Rect) -> Option<Rect> {
+    let height = editor.y.checked_sub(area.y + 1).filter(|rows| *rows > 3)?;
+    Some(Rect {
+        y: area.y + 1,
+        height,
+        ..area
+    })
 }
 
 /// A note in place of everything. If creel is asking whether to leave, the note says so, since the
@@ -246,10 +260,16 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     if !matches!(model.modals.last(), Some(Modal::Gate(_))) {
         hints::draw_hint_line(model, theme, places.hint_line, buffer);
     }
+    let is_gate = |modal: &Modal| matches!(modal, Modal::Gate(_));
+    let below = if model.modals.iter().any(is_gate) {
+        EditorPlace::Gate
+    } else {
+        EditorPlace::Panes
+    };
     for modal in &model.modals {
         match modal {
             Modal::Gate(gate) => gate.draw(model, theme, buffer),
-            Modal::Editor(editor) => editor.draw(theme, area, buffer),
+            Modal::Editor(editor) => editor.draw(theme, area, below, buffer),
             Modal::Viewer(viewer) => viewer.draw(&model.look.keymap, theme, area, buffer),
             Modal::Help(help) => help.draw(&model.look.keymap, theme, area, buffer),
             Modal::Palette(palette) => palette.draw(&model.look.keymap, theme, area, buffer),

@@ -521,7 +521,7 @@ fn show_and_sessions_say_who_paused_wrote_and_switched_hooks() {
     session.wait_for("paused");
     let shown = project.creel(&["show", "s"]).out;
     for line in [
-        "Message queued: look · by the agent",
+        "› message: look · by the agent",
         "disabled for this session · by the agent",
         "Paused · by the agent",
     ] {

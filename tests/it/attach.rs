@@ -300,7 +300,7 @@ fn two_screens_show_the_same_session_and_either_can_stop_it() {
     one.wait_for_status("WORKING");
     two.wait_for_status("WORKING");
     one.press("p");
-    two.wait_for_status("pauses then");
+    two.wait_for_status("pauses after this turn");
     two.press("q");
     two.wait_for_text("Leave it running");
     two.press("y");

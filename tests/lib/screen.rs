@@ -11,4 +11,5 @@ mod reasons;
 mod screen_panes;
 mod screen_states;
 mod small_screens;
+mod speakers;
 mod task_keys;

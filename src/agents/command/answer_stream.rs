@@ -6,6 +6,7 @@
 //! # Invariants
 //! - At most [`ANSWER_MAX`] of an answer is forwarded as it comes. All of a longer answer goes to a
 //!   file, and its end is forwarded.
+//! - The end of an answer is always in a file, also if the file with all of it is full.
 //! - Updates other than text wait in a queue of at most [`BACKLOG_MAX`]. Further ones are dropped
 //!   and counted.
 
@@ -150,6 +151,7 @@ impl AnswerStream {
         }
         if !later.is_empty() {
             let spool = self.spool.get_or_insert_with(|| {
+                output::remove_live_end(&self.path);
                 let mut spool =
                     SpoolFile::new(self.path.clone(), self.name.clone(), output::FILE_CAP);
                 spool.write(&self.begun);
@@ -157,6 +159,11 @@ impl AnswerStream {
             });
             spool.write(later);
             self.end.push(later);
+            if spool.is_full()
+                && let Err(error) = output::keep_live_end(&self.path, self.total, &self.end.bytes())
+            {
+                tracing::debug!("cannot write the end of {}: {error}", self.name);
+            }
         }
     }
 
@@ -167,6 +174,9 @@ impl AnswerStream {
 
     /// Forwards the end of a long answer. Returns warnings about what is missing.
     pub(super) fn finish(self) -> Vec<String> {
+        if self.spool.is_some() {
+            output::remove_live_end(&self.path);
+        }
         let missing = self.total - (self.begun.len() + self.end.len()) as u64;
         let whole = self.spool.as_ref().and_then(SpoolFile::whole_is_in);
         let mut end = self.end.bytes();

@@ -180,6 +180,21 @@ impl SessionSurface {
     }
 }
 
+/// Refuses to open a screen on a terminal that cannot show one.
+pub(crate) fn require_screen() -> CliResult<()> {
+    if is_dumb() {
+        return Err(CliError::usage(
+            "this terminal (TERM=dumb) cannot show the screen: `creel run --headless` prints lines, and `creel sessions` lists the sessions",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether the terminal can only print lines.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// Whether a session with these arguments has a screen.
 pub(crate) fn is_on_screen(output: OutputArgs, detach: DetachArgs) -> bool {
     let asked_for = !output.json && !output.headless && !detach.detach && !detach.background;

@@ -187,6 +187,11 @@ impl HookFeedback {
 }
 
 impl HookDispatch {
+    /// The hook that starts next.
+    pub fn next_hook(&self) -> Option<&str> {
+        self.queue.as_ref()?.front().map(String::as_str)
+    }
+
     pub fn reached(point: HookPoint, cause: DispatchCause) -> Self {
         Self {
             point,

@@ -14,13 +14,15 @@ use crate::engine::{
 };
 
 pub(super) fn workflow(event: &WorkflowEvent) -> Option<Described> {
-    let (tone, text) = match event {
+    let (sign, tone, text) = match event {
         WorkflowEvent::Started(began) => (
-            EventTone::Plain,
+            "⇢",
+            EventTone::Active,
             format!("Workflow {} started", name(&began.workflow)),
         ),
         WorkflowEvent::StepEnded(ended) if ended.result.ok => (
-            EventTone::Quiet,
+            "✓",
+            EventTone::Passed,
             format!("Workflow step {} done", name(&ended.step)),
         ),
         WorkflowEvent::StepEnded(ended) => {
@@ -30,6 +32,7 @@ pub(super) fn workflow(event: &WorkflowEvent) -> Option<Described> {
                 .as_ref()
                 .map(|end| format!(": {}", sentence(&end.describe())));
             (
+                "!",
                 EventTone::Problem,
                 format!(
                     "Workflow step {} failed{}",
@@ -39,56 +42,73 @@ pub(super) fn workflow(event: &WorkflowEvent) -> Option<Described> {
             )
         }
         WorkflowEvent::Ended { flow, outcome } => match outcome {
-            WorkflowOutcome::Done => (EventTone::Passed, format!("Workflow run {flow} done")),
-            WorkflowOutcome::Failed => (EventTone::Problem, format!("Workflow run {flow} failed")),
-            WorkflowOutcome::Cut => (EventTone::Problem, format!("Workflow run {flow} stopped")),
+            WorkflowOutcome::Done => ("✓", EventTone::Passed, format!("Workflow run {flow} done")),
+            WorkflowOutcome::Failed => (
+                "!",
+                EventTone::Problem,
+                format!("Workflow run {flow} failed"),
+            ),
+            WorkflowOutcome::Cut => (
+                "!",
+                EventTone::Problem,
+                format!("Workflow run {flow} stopped"),
+            ),
         },
         WorkflowEvent::StepStarted { .. } => return None,
     };
-    Some(Described::new("", tone, text))
+    Some(Described::new(sign, tone, text))
 }
 
 pub(super) fn task(news: &TaskRecordRef<'_>) -> Described {
     let task = name(news.task);
-    let (tone, text) = match news.what {
+    let (sign, tone, text) = match news.what {
         TaskRecordData::Created(data) => (
+            "+",
             EventTone::Plain,
-            format!("Task {task} added: {}", sentence(&data.description.goal)),
+            format!("Task added: {} · {task}", sentence(&data.description.goal)),
         ),
-        TaskRecordData::Started(_) => (EventTone::Plain, format!("Task {task} started")),
+        TaskRecordData::Started(_) => ("▸", EventTone::Plain, format!("Task {task} started")),
         TaskRecordData::Completed(data) => {
             let result = data.result.as_deref().unwrap_or(&data.content);
             (
+                "✓",
                 EventTone::Passed,
                 format!("Task {task} completed: {}", sentence(result)),
             )
         }
         TaskRecordData::Blocked(data) => (
+            "!",
             EventTone::Problem,
             format!("Task {task} is blocked: {}", sentence(&data.reason)),
         ),
-        TaskRecordData::Deleted(_) => (EventTone::Plain, format!("Task {task} removed")),
+        TaskRecordData::Deleted(_) => ("-", EventTone::Plain, format!("Task {task} removed")),
         TaskRecordData::Updated(changes) => (
+            "~",
             EventTone::Quiet,
             format!("Task {task} changed: {}", sentence(&changed(changes))),
         ),
         TaskRecordData::DependencyAdded(edge) => (
+            "·",
             EventTone::Quiet,
             format!("Task {task} now depends on {}", name(&edge.to_id)),
         ),
         TaskRecordData::DependencyRemoved(edge) => (
+            "·",
             EventTone::Quiet,
             format!("Task {task} no longer depends on {}", name(&edge.to_id)),
         ),
         TaskRecordData::DependencySatisfied(_) => (
+            "·",
             EventTone::Quiet,
             format!("Task {task} has no open dependencies"),
         ),
         TaskRecordData::Custom(kind, data) => (
+            "·",
             EventTone::Quiet,
             format!("{} of {task}{}", name(kind), sentence(&logged(data))),
         ),
         TaskRecordData::Metrics(data) => (
+            "·",
             EventTone::Quiet,
             format!("Task {task} {}", sentence(&measured(data))),
         ),
@@ -101,7 +121,7 @@ pub(super) fn task(news: &TaskRecordRef<'_>) -> Described {
             return Described::new("!", EventTone::Problem, text);
         }
     };
-    Described::new("", tone, text)
+    Described::new(sign, tone, text)
 }
 
 /// The data that a hook logged, in one line.

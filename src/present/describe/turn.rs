@@ -18,16 +18,17 @@ use crate::{
         turn::{MODELS_NOTE, SOME_MODELS_NOTE},
     },
     present::{
-        describe::{Described, EventTone, name, sentence},
+        describe::{Described, EventContext, EventTone, name, sentence},
         gate_words::answer_origin,
         text::{counted, plain_line, prompt_line, readable_size, sentence_case},
         tool_calls, usage,
     },
 };
 
-pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
+pub(super) fn turn(event: &TurnEvent, context: &EventContext) -> Option<Described> {
+    let project = &context.project;
     Some(match event {
-        TurnEvent::PromptSent(sent) => prompt(sent),
+        TurnEvent::PromptSent(sent) => prompt(sent, &context.goal),
         TurnEvent::ToolCalled { tool: call, .. } | TurnEvent::ToolUpdated { tool: call, .. } => {
             tool(call, project)
         }
@@ -75,7 +76,7 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
         TurnEvent::QuestionAnswered { hook, content, .. } => {
             let hook = hook.as_ref()?;
             let what = match content {
-                Some(content) => format!("changed the answer: {}", plain_line(content, LINE)),
+                Some(answer) => format!("changed the answer: {}", plain_line(answer, LINE)),
                 None => "declined the question".to_owned(),
             };
             let text = format!("Hook `{}` {what}", plain_line(hook, LINE));
@@ -87,6 +88,17 @@ pub(super) fn turn(event: &TurnEvent, project: &str) -> Option<Described> {
         TurnEvent::Ended {
             stop_reason, spent, ..
         } => ended(*stop_reason, *spent)?,
+        // The wait for the reset follows: it is planned.
+        TurnEvent::Failed {
+            usage_limit: true,
+            error,
+            spent,
+            ..
+        } => {
+            let used = usage::suffix(UsageTotals::from(*spent));
+            let text = format!("Turn stopped at a limit{used}: {}", sentence(error));
+            Described::new("◷", EventTone::Quiet, text)
+        }
         TurnEvent::Failed { error, spent, .. } => {
             let used = usage::suffix(UsageTotals::from(*spent));
             Described::new(
@@ -115,7 +127,7 @@ pub const fn prompt_name(reason: PromptReason) -> &'static str {
     }
 }
 
-fn prompt(sent: &PromptSent) -> Described {
+fn prompt(sent: &PromptSent, goal: &str) -> Described {
     let what = prompt_name(sent.reason);
     let agent = sent
         .agent
@@ -135,6 +147,10 @@ fn prompt(sent: &PromptSent) -> Described {
     // The retry before it has said what the feedback is about.
     let about = match sent.reason {
         PromptReason::Feedback => String::new(),
+        // The output of hooks comes before the goal.
+        PromptReason::Iteration if !goal.trim().is_empty() && sent.text.contains(goal.trim()) => {
+            format!(": {}", plain_line(goal.trim(), super::NAME))
+        }
         PromptReason::Iteration
         | PromptReason::Recovery
         | PromptReason::FinalDelivery

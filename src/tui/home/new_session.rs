@@ -15,7 +15,7 @@ use super::SessionStart;
 use crate::{
     present::{session_list::short_path, text::plain},
     tui::{
-        modals::frame::{framed, keys_that_fit, middle},
+        modals::frame::{dialog, keys_that_fit, middle},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
@@ -187,7 +187,7 @@ impl NewSessionForm {
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
         let has_focus = self.field == FormField::Prompt;
         let area = Self::frame(area);
-        let inside = framed(area, "New session", ThemeRole::Accent, theme, buffer);
+        let inside = dialog(area, "New session", ThemeRole::Accent, theme, buffer);
         let rows = [
             Constraint::Min(1),
             Constraint::Length(1),
@@ -263,7 +263,7 @@ impl NewSessionForm {
             ),
         ]);
         let line = if has_focus {
-            line.patch_style(theme.style(ThemeRole::Selected))
+            theme.selected(line)
         } else {
             line
         };

@@ -481,7 +481,7 @@ fn row_line(
         Span::styled(right(&texts.cost, columns.cost), faint),
     ]);
     if is_chosen {
-        line.patch_style(theme.style(ThemeRole::Selected))
+        theme.selected(line)
     } else {
         line
     }

@@ -14,7 +14,7 @@ use crate::{
     present::text::plain,
     text::{diff_groups, whole_lines},
     tui::{
-        modals::frame::{first_that_fits, framed, keys_that_fit, middle},
+        modals::frame::{beside_nothing, dialog, first_that_fits, keys_that_fit},
         theme::{ScreenTheme, ThemeRole},
     },
 };
@@ -242,12 +242,16 @@ impl EditorModal {
         self.area.set_cursor_style(theme.style(ThemeRole::Selected));
     }
 
-    pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let area = frame(area);
+    /// Draws it in the lower part of the screen: over a gate, what the gate shows stays in sight.
+    pub fn draw(&self, theme: &ScreenTheme, area: Rect, over: EditorPlace, buffer: &mut Buffer) {
+        let area = self.frame(area);
         let titles = self.purpose.titles();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
         let title = first_that_fits(&titles, usize::from(area.width.saturating_sub(4)));
-        let inside = framed(area, &title, ThemeRole::Accent, theme, buffer);
+        let inside = match over {
+            EditorPlace::Gate => beside_nothing(area, &title, ThemeRole::Accent, theme, buffer),
+            EditorPlace::Panes => dialog(area, &title, ThemeRole::Accent, theme, buffer),
+        };
         let [text, hints] =
             Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         if self.show_change {
@@ -293,13 +297,45 @@ impl EditorModal {
     }
 }
 
-fn frame(area: Rect) -> Rect {
-    middle(area, area.width * 9 / 10, area.height * 7 / 10)
+/// What is below an editor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EditorPlace {
+    Panes,
+    /// A gate, whose text the user answers.
+    Gate,
 }
 
-/// The screen row with the keys.
-pub fn hint_row(area: Rect) -> u16 {
-    frame(area).bottom().saturating_sub(2)
+/// The fewest rows that an editor has.
+const LOWEST: u16 = 6;
+/// A screen that has fewer rows is used completely.
+const LOW_SCREEN: u16 = 16;
+
+impl EditorModal {
+    /// The lower third of the screen. A text that is not written to the agent can need more.
+    pub fn frame(&self, area: Rect) -> Rect {
+        if area.height < LOW_SCREEN {
+            return area;
+        }
+        let third = (area.height / 3).max(LOWEST);
+        let wanted = u16::try_from(self.area.lines().len().saturating_add(3)).unwrap_or(u16::MAX);
+        let most = if self.purpose.keeps_a_draft() {
+            third
+        } else {
+            area.height * 7 / 10
+        };
+        let height = wanted.clamp(third, most);
+        // The last line has messages to the user.
+        Rect {
+            y: area.bottom() - 1 - height,
+            height,
+            ..area
+        }
+    }
+
+    /// The screen row with the keys.
+    pub fn hint_row(&self, area: Rect) -> u16 {
+        self.frame(area).bottom().saturating_sub(2)
+    }
 }
 
 /// The diff of an edit, line by line.

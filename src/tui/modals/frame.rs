@@ -5,6 +5,7 @@ use crossterm::event::KeyEvent;
 use ratatui::{
     buffer::Buffer,
     layout::Rect,
+    style::{Modifier, Style},
     widgets::{Block, BorderType, Clear, Widget as _},
 };
 use unicode_width::UnicodeWidthStr as _;
@@ -34,13 +35,59 @@ pub fn framed(
     inside
 }
 
-/// A centred area of this size. Small screens are used completely.
-pub fn middle(area: Rect, width: u16, height: u16) -> Rect {
-    let width = if area.width < 60 {
+/// Draws the frame of a dialog: the rows beside it are empty, and everything else but the header and
+/// the last line is dimmed. Returns the area inside.
+pub fn dialog(
+    area: Rect,
+    title: &str,
+    role: ThemeRole,
+    theme: &ScreenTheme,
+    buffer: &mut Buffer,
+) -> Rect {
+    let screen = buffer.area;
+    let behind = Rect {
+        y: screen.y + 1,
+        height: screen.height.saturating_sub(2),
+        ..screen
+    };
+    buffer.set_style(behind, Style::default().add_modifier(Modifier::DIM));
+    beside_nothing(area, title, role, theme, buffer)
+}
+
+/// The same without dimming what is above and below.
+pub fn beside_nothing(
+    area: Rect,
+    title: &str,
+    role: ThemeRole,
+    theme: &ScreenTheme,
+    buffer: &mut Buffer,
+) -> Rect {
+    let rows = Rect {
+        x: buffer.area.x,
+        width: buffer.area.width,
+        ..area
+    };
+    Clear.render(rows, buffer);
+    buffer.set_style(rows, theme.style(ThemeRole::Text));
+    framed(area, title, role, theme, buffer)
+}
+
+/// In percent. A frame that needs this much of the width takes all of it.
+const NEARLY_ALL: u16 = 85;
+
+/// The width of a frame that wants to be this wide.
+pub fn frame_width(area: Rect, wanted: u16) -> u16 {
+    let needs_all = u32::from(wanted) * 100 >= u32::from(area.width) * u32::from(NEARLY_ALL);
+    if area.width < 60 || needs_all {
         area.width
     } else {
-        width.min(area.width)
-    };
+        wanted
+    }
+}
+
+/// A centred area of this size. Small screens are used completely.
+pub fn middle(area: Rect, width: u16, height: u16) -> Rect {
+    let width = frame_width(area, width);
     let height = if area.height < 16 {
         area.height
     } else {

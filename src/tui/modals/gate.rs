@@ -4,9 +4,9 @@
 //! in [`text`]; [`drawing`] draws all of it.
 //!
 //! # Invariants
-//! - A gate accepts no answer for a moment after it appears, and every key in that moment extends
-//!   it.
-//! - Aborting the session asks once more, whichever key or click asked for it.
+//! - A gate that appears by itself accepts no answer for a moment, and every key in that moment
+//!   extends it. `esc` always works, and a gate that the user opened accepts answers at once.
+//! - Answers that give something up ask once more, whichever key or click chose them.
 //! - A gate in a replay is read-only.
 
 mod answers;
@@ -15,6 +15,7 @@ mod layout;
 mod text;
 
 use answers::AnswerOption;
+pub use layout::GateParts;
 use ratatui::{layout::Rect, text::Line};
 
 use crate::{
@@ -47,9 +48,6 @@ pub struct GateModal {
     availability: GateAvailability,
     /// When it begins to accept answers.
     pub armed_at: UnixTime,
-    /// Whether the user asked to see it: then keys before it accepts answers do not extend the
-    /// wait.
-    was_asked_for: bool,
     /// The selected answer.
     choice: usize,
     items: Vec<(ItemId, ItemMark)>,
@@ -63,12 +61,13 @@ pub struct GateModal {
     scroll: usize,
     /// Where everything goes, for drawing and for the mouse.
     layout: GateLayout,
-    /// Whether the user has confirmed an abort once.
+    /// Whether the user has chosen once what gives something up.
     sure: bool,
 }
 
-/// Beyond the end of every text: the layout moves it back to the last page.
-const END: usize = usize::MAX / 2;
+/// Beyond the end of every text: the layout moves it to the line that says why the run failed, or
+/// to the last page.
+const AT_REASON: usize = usize::MAX / 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum GateAvailability {
@@ -147,15 +146,13 @@ impl GateModal {
         let ask = state.permissions().asked_at(&gate).cloned();
         let options = answers::options(&gate, ask.as_ref(), GateFigures::of(state, &gate));
         let choice = answers::first(&options);
-        // Of a run's output, the end says most.
-        let scroll = if runs.is_empty() { 0 } else { END };
+        let scroll = if runs.is_empty() { 0 } else { AT_REASON };
         Self {
             gate,
             ask,
             options,
             availability,
             armed_at: UnixTime(0),
-            was_asked_for: false,
             choice,
             items,
             item: 0,
@@ -196,11 +193,16 @@ impl GateModal {
         (!self.items.is_empty()).then(|| ticked.collect())
     }
 
-    /// The gate is visible again, with its selections. As before, it accepts no answer for a
-    /// moment.
-    pub fn shown_again(&mut self, now: UnixTime, was_asked_for: bool) {
+    /// The gate is visible again by itself, with its selections. As before, it accepts no answer
+    /// for a moment.
+    pub fn shown_again(&mut self, now: UnixTime) {
         self.armed_at = now.after(GUARD);
-        self.was_asked_for = was_asked_for;
+        self.sure = false;
+    }
+
+    /// The user has opened the gate: no key can be meant for something else.
+    pub fn opened_by_the_user(&mut self, now: UnixTime) {
+        self.armed_at = now;
         self.sure = false;
     }
 
@@ -247,12 +249,8 @@ impl GateModal {
         character: Option<char>,
         now: UnixTime,
     ) -> GateKeyResult {
-        if !self.is_armed(now) {
-            self.armed_at = if self.was_asked_for {
-                self.armed_at
-            } else {
-                now.after(GUARD)
-            };
+        if !self.is_armed(now) && key != Some(GateKey::Later) {
+            self.armed_at = now.after(GUARD);
             return GateKeyResult::Nothing;
         }
         let Some(key) = key else {
@@ -317,7 +315,7 @@ impl GateModal {
         } else {
             (self.run + 1).min(last)
         };
-        self.scroll = END;
+        self.scroll = AT_REASON;
     }
 
     /// Scrolls by a page, up to the first or the last one.
@@ -374,7 +372,7 @@ impl GateModal {
         if choice == GateChoice::Edit {
             return GateKeyResult::EditTasks;
         }
-        if choice == GateChoice::Abort && !self.sure {
+        if answers::again(choice).is_some() && !self.sure {
             self.sure = true;
             return GateKeyResult::Nothing;
         }
@@ -420,7 +418,7 @@ impl GateModal {
         if !self.runs.is_empty() {
             let run = self.first_run() + nth;
             (self.run, self.scroll) = if run < self.runs.len() {
-                (run, END)
+                (run, AT_REASON)
             } else {
                 (self.run, self.scroll)
             };
@@ -489,6 +487,8 @@ pub(super) struct TextColumn {
     pub(super) lines: Vec<Line<'static>>,
     /// The number of the line that each row is part of. Empty if rows are counted instead.
     pub(super) numbers: Vec<usize>,
+    /// The row that says why the run failed.
+    pub(super) decisive: Option<usize>,
 }
 
 impl GateLayout {

@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::tui::{
     keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
-    modals::frame::{framed, keys_that_fit, middle},
+    modals::frame::{dialog, keys_that_fit, middle},
     text::wrap,
     theme::{ScreenTheme, ThemeRole},
 };
@@ -95,7 +95,7 @@ impl HelpModal {
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(
+        let inside = dialog(
             self.frame(keymap, theme, area),
             "Keys",
             ThemeRole::Accent,

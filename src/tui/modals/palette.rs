@@ -19,9 +19,9 @@ use crate::{
     engine::turn::OfferedModels,
     present::text::{plain_line, sentence_case},
     tui::{
-        keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
+        keymap::{ACTIONS, KeyAction, Keymap},
         memory::ScreenMemory,
-        modals::frame::{framed, middle},
+        modals::frame::{dialog, middle},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
@@ -36,8 +36,8 @@ pub struct PaletteModal {
 
 #[derive(Debug)]
 enum PaletteList {
-    /// How useful each command is, highest first: what can be done now, then what the user used
-    /// most.
+    /// The commands that do something now, and how useful each is, highest first: what the last
+    /// line shows, then what the user used most.
     Commands(BTreeMap<KeyAction, (usize, u32)>),
     Models(OfferedModels),
 }
@@ -51,8 +51,9 @@ pub enum PaletteChoice {
 }
 
 impl PaletteModal {
-    /// `useful` are the commands that do something now, most useful first.
-    pub fn new(useful: &[KeyAction], memory: &ScreenMemory) -> Self {
+    /// `useful` are commands to offer first, most useful first; `possible` all that do something
+    /// now.
+    pub fn new(useful: &[KeyAction], possible: Vec<KeyAction>, memory: &ScreenMemory) -> Self {
         let rank = |action: KeyAction| {
             let rank = useful
                 .iter()
@@ -60,10 +61,7 @@ impl PaletteModal {
                 .map_or(0, |at| useful.len() - at);
             (action, (rank, memory.uses(action)))
         };
-        let ranks = ACTIONS
-            .iter()
-            .map(|(_, action, ..)| rank(*action))
-            .collect();
+        let ranks = possible.into_iter().map(rank).collect();
         Self::of(PaletteList::Commands(ranks))
     }
 
@@ -161,17 +159,14 @@ impl PaletteModal {
         entries
     }
 
-    /// The commands that match the query, best first. Keys inside dialogs are not commands.
+    /// The commands that match the query, best first.
     fn commands(
         &self,
         ranks: &BTreeMap<KeyAction, (usize, u32)>,
     ) -> Vec<(KeyAction, &'static str)> {
-        let all = ACTIONS.iter().filter(|(context, ..)| {
-            !matches!(
-                context,
-                KeyContext::Gate | KeyContext::Viewer | KeyContext::Replay | KeyContext::Home
-            )
-        });
+        let all = ACTIONS
+            .iter()
+            .filter(|(_, action, ..)| ranks.contains_key(action));
         let pattern = Pattern::parse(&self.query, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut buffer = Vec::new();
@@ -207,7 +202,7 @@ impl PaletteModal {
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let [input, list] = parts(framed(
+        let [input, list] = parts(dialog(
             frame(area),
             if self.lists_models() {
                 "Model of the next prompts"
@@ -246,7 +241,7 @@ impl PaletteModal {
                     theme.span(ThemeRole::Key, format!("{key}  ")),
                 ]);
                 if n == self.chosen {
-                    line.patch_style(theme.style(ThemeRole::Selected))
+                    theme.selected(line)
                 } else {
                     line
                 }

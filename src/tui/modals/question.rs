@@ -20,7 +20,7 @@ use crate::{
     },
     present::text::{plain, plain_line},
     tui::{
-        modals::frame::{framed, keys_that_fit, middle},
+        modals::frame::{dialog, keys_that_fit, middle},
         request::CloseBehavior,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
@@ -148,7 +148,7 @@ impl<R> ChoiceQuestion<R> {
     }
 
     pub fn draw(&self, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        framed(
+        dialog(
             self.frame(area),
             &self.title,
             ThemeRole::Warning,
@@ -181,7 +181,7 @@ impl<R> ChoiceQuestion<R> {
                 Span::styled(effect, plain),
             ]);
             lines.push(if is_chosen {
-                line.patch_style(theme.style(ThemeRole::Selected))
+                theme.selected(line)
             } else {
                 line
             });
@@ -262,6 +262,28 @@ pub enum LeaveChoice {
     LeaveRunning,
     StopAfterIteration,
     StopNow,
+}
+
+/// Asks before a demo ends: nothing of it stays.
+pub fn leave_demo_question() -> ChoiceQuestion<LeaveChoice> {
+    let choice = |label: &str, effect: &str, request| OfferedChoice {
+        label: label.to_owned(),
+        effect: effect.to_owned(),
+        request,
+    };
+    ChoiceQuestion {
+        title: "Leave the demo?".to_owned(),
+        text: vec!["It is still playing.".to_owned()],
+        choices: vec![
+            choice(
+                "Leave",
+                "creel removes the demo's folder",
+                Some(LeaveChoice::StopNow),
+            ),
+            choice("Keep watching", "", None),
+        ],
+        chosen: 0,
+    }
 }
 
 /// Asks what should happen to the session. `again` is the quit key with a modifier, such as

@@ -18,13 +18,15 @@ use ratatui::{
 use crate::{
     engine::{ids::RunId, time::UnixTime},
     present::text::{grouped, plain, readable_size, running_clock},
+    text::place_of_telling_line,
     tui::{
         ansi::{coloured_lines, only_colours},
         diff::{OutputComparison, sign_role},
         keymap::{GateKey, GlobalKey, KeyAction, Keymap, ScrollKey, ViewerKey},
-        modals::frame::{framed, keys_that_fit, mark_matches},
+        modals::frame::{dialog, keys_that_fit, mark_matches},
         output_lines::OutputLines,
         runs::{RunEntry, RunList},
+        stream::{SearchHit, SearchStep},
         text::{StyledText, expand_tabs, fit, window, wrap},
         theme::{ScreenLook, ScreenTheme, ThemeRole},
     },
@@ -32,6 +34,8 @@ use crate::{
 
 /// How many lines above the reason of a failure are visible.
 const ABOVE: usize = 2;
+/// The matches in a text with more lines than this are not counted.
+const COUNTED: usize = 100_000;
 /// In bytes. More of an output file is not copied.
 const COPIED: u64 = 8 << 20;
 
@@ -178,17 +182,10 @@ impl ViewerModal {
     fn open_at(&mut self, reason: &str, room: ViewportSize) {
         let own = self.own.unwrap_or_else(|| self.count());
         let end = self.end_of(own, room);
-        let text = reason.trim_end_matches('…');
-        let holds = |line: &str| match line.trim() {
-            "" => false,
-            // The reason of a panic has the next line too.
-            line => {
-                !text.is_empty()
-                    && (line.contains(text)
-                        || line.contains(" panicked at ") && text.starts_with(line))
-            }
-        };
-        let found = (0..own).find(|n| holds(&plain(&self.line(*n))));
+        let found = (0..own).find(|n| {
+            let line = plain(&self.line(*n));
+            place_of_telling_line([line.as_str()].into_iter(), reason).is_some()
+        });
         let line = |line: usize| ViewerPosition {
             line: line.saturating_sub(ABOVE),
             row: 0,
@@ -209,6 +206,19 @@ impl ViewerModal {
             .map(|file| plain(&file.beginning(COPIED)))
             .unwrap_or_default();
         format!("{file}{}", plain(&self.lines.join("\n")))
+    }
+
+    /// What the key copies: the line that a search has found, else the text.
+    pub fn copied(&mut self) -> String {
+        if self.query.is_empty() {
+            return self.text();
+        }
+        let line = plain(&self.line(self.top.line));
+        if line.to_lowercase().contains(&*self.query) {
+            line
+        } else {
+            self.text()
+        }
     }
 
     fn count(&self) -> usize {
@@ -346,29 +356,47 @@ impl ViewerModal {
     /// Moves to the next or previous line that contains the text, going around; returns whether
     /// there is one. A new search begins with the first visible line, and an empty one removes the
     /// highlights.
-    pub fn search(&mut self, query: &str, forward: bool) -> bool {
+    pub fn search(&mut self, query: &str, step: SearchStep) -> Option<SearchHit> {
         let query = query.to_lowercase();
         if query.is_empty() {
             self.query = Box::default();
-            return true;
+            return None;
         }
         let (count, top) = (self.count(), self.top.line);
         let from = top + usize::from(*self.query == *query);
         self.query = query.as_str().into();
         let mut holds = |n: &usize| plain(&self.line(*n)).to_lowercase().contains(&query);
-        let found = if forward {
-            (from..count).chain(0..from.min(count)).find(&mut holds)
-        } else {
-            (0..top.min(count))
+        let found = match step {
+            SearchStep::Next => (from..count).chain(0..from.min(count)).find(&mut holds),
+            SearchStep::Previous => (0..top.min(count))
                 .rev()
                 .chain((top.min(count)..count).rev())
-                .find(&mut holds)
+                .find(&mut holds),
+            SearchStep::Nearest => nearest(top, count, &mut holds),
         };
+        let hit = found.map(|line| self.hit_at(line));
         self.top = found.map_or(self.top, |line| ViewerPosition { line, row: 0 });
         if let (Some(live), Some(_)) = (&mut self.live, found) {
             live.follows = false;
         }
-        found.is_some()
+        hit
+    }
+
+    /// Which match a line is. Of a very long text, the matches are not counted.
+    fn hit_at(&mut self, line: usize) -> SearchHit {
+        let count = self.count();
+        if count > COUNTED {
+            return SearchHit { nth: 0, of: 0 };
+        }
+        let query = self.query.clone();
+        let mut hit = SearchHit { nth: 0, of: 0 };
+        for n in 0..count {
+            if plain(&self.line(n)).to_lowercase().contains(&*query) {
+                hit.of += 1;
+                hit.nth += usize::from(n <= line);
+            }
+        }
+        hit
     }
 
     /// Reads what the next frame shows.
@@ -483,7 +511,7 @@ impl ViewerModal {
     }
 
     pub fn draw(&self, keymap: &Keymap, theme: &ScreenTheme, area: Rect, buffer: &mut Buffer) {
-        let inside = framed(area, &self.title, ThemeRole::Accent, theme, buffer);
+        let inside = dialog(area, &self.title, ThemeRole::Accent, theme, buffer);
         let inside = inside.inner(Margin::new(margin(area.width), 0));
         let [text, foot] =
             Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
@@ -555,6 +583,15 @@ impl RunOutput {
             None => viewer,
         }
     }
+}
+
+/// The line that is nearest to `top`, of those that `holds` accepts.
+fn nearest(top: usize, count: usize, holds: &mut impl FnMut(&usize) -> bool) -> Option<usize> {
+    (0..=count).find_map(|by| {
+        let ahead = Some(top + by).filter(|line| *line < count);
+        let back = top.checked_sub(by).filter(|line| by > 0 && *line < count);
+        ahead.into_iter().chain(back).find(|line| holds(line))
+    })
 }
 
 /// A line with its tabs expanded. Behind a colour, the column is not known: such a tab has a fixed

@@ -63,8 +63,8 @@ pub fn wanted(model: &ScreenModel) -> usize {
         + usize::from(model.session.as_ref().and_then(upcoming).is_some())
 }
 
-/// The last lines of the run that matters most now: one that runs, else the newest if it did not
-/// pass.
+/// The last lines of the run that matters most now: one that runs, else the newest of the hooks that
+/// did not pass last in this iteration, whatever passed after it.
 #[derive(Default)]
 struct OutputTail {
     /// The row of its hook.
@@ -79,16 +79,18 @@ impl OutputTail {
             .iter()
             .enumerate()
             .find_map(|(n, row)| Some((n, row.running()?)));
-        let newest = || {
-            let newest = rows
-                .iter()
-                .enumerate()
-                .filter_map(|(n, row)| Some((n, row.latest()?)));
-            newest
+        let failed = || {
+            let latest = || {
+                rows.iter()
+                    .enumerate()
+                    .filter_map(|(n, row)| Some((n, row.latest()?)))
+            };
+            let iteration = latest().map(|(_, run)| run.iteration).max()?;
+            latest()
+                .filter(|(_, run)| run.has_failed() && run.iteration == iteration)
                 .max_by_key(|(_, run)| (run.started, run.run))
-                .filter(|(_, run)| run.has_failed())
         };
-        let Some((row, run)) = running.or_else(newest) else {
+        let Some((row, run)) = running.or_else(failed) else {
             return Self::default();
         };
         // The stream has more of the output of a run that has ended.

@@ -90,6 +90,7 @@ fn head(
         |attempt| plain_line(&attempt.hook, 30),
     );
     let next = match state.presence {
+        _ if state.phase.outcome().is_some() => "",
         _ if used < limit => "next: sent back",
         UserPresence::Attended => "next: creel asks you",
         UserPresence::Unattended => "next: the retry limit decides",

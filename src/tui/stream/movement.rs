@@ -9,8 +9,8 @@ use std::ops::Range;
 use ratatui::text::Line;
 
 use super::{
-    BlockBody, BlockFold, BlockKind, SessionStream, StreamBlock, StreamPlace, StreamPosition,
-    StreamViewport,
+    BlockBody, BlockFold, BlockKind, RecordLoader, SessionStream, StreamBlock, StreamPlace,
+    StreamPosition, StreamViewport,
 };
 use crate::{engine::ids::RunId, text::OmittedOutput};
 
@@ -23,6 +23,30 @@ pub enum StreamJump {
     /// The block under the cursor is the only one.
     SameBlock,
     Nowhere,
+}
+
+/// Where a search looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchStep {
+    /// At the match that is nearest to the cursor, in both directions.
+    Nearest,
+    Next,
+    Previous,
+}
+
+/// A match: which one it is, from 1, and how many lines have one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchHit {
+    pub nth: usize,
+    pub of: usize,
+}
+
+/// How many lines of each block have what was searched for last. A block is counted again only
+/// after it has changed.
+#[derive(Debug, Default)]
+pub(super) struct SearchCounts {
+    query: String,
+    blocks: Vec<(u32, usize)>,
 }
 
 impl SessionStream {
@@ -237,45 +261,133 @@ impl SessionStream {
         }
     }
 
-    /// Searches from the cursor, going around; returns whether something was found.
-    pub fn search(&mut self, query: &str, forward: bool, view: StreamViewport<'_>) -> bool {
-        let StreamPlace { block: here, row } = self.cursor(view);
+    /// Searches from the cursor, going around.
+    pub fn search(
+        &mut self,
+        query: &str,
+        step: SearchStep,
+        view: StreamViewport<'_>,
+    ) -> Option<SearchHit> {
         let query = query.to_lowercase();
-        if here < self.blocks.len() {
-            let rows = self.rows(here, view);
-            if let Some(row) = row_with(
-                &rows,
-                &query,
-                forward,
-                if forward { row + 1..rows.len() } else { 0..row },
-            ) {
-                self.go_to(StreamPlace { block: here, row });
-                return true;
-            }
+        self.count_matches(&query, view.reload);
+        let StreamPlace { block: here, row } = self.cursor(view);
+        if let Some(row) = self.row_in_block(here, row, &query, step, view) {
+            return Some(self.found_at(StreamPlace { block: here, row }, &query, view));
         }
-        let holds = |stream: &Self, index: usize| {
-            let block = &stream.blocks[index];
-            let text = || stream.text(index, view.reload).to_lowercase();
-            block.head.to_lowercase().contains(&query) || text().contains(&query)
-        };
-        let count = self.blocks.len();
-        let order: Vec<usize> = if forward {
-            (here + 1..count).chain(0..(here + 1).min(count)).collect()
-        } else {
-            (0..here.min(count))
-                .rev()
-                .chain((here.min(count)..count).rev())
-                .collect()
-        };
-        let Some(block) = order.into_iter().find(|index| holds(self, *index)) else {
-            return false;
-        };
+        let (block, is_ahead) = self.block_with_match(here, step)?;
         self.blocks[block].fold = BlockFold::Open;
         self.blocks[block].revision += 1;
         let rows = self.rows(block, view);
-        let row = row_with(&rows, &query, forward, 0..rows.len()).unwrap_or(0);
-        self.go_to(StreamPlace { block, row });
-        true
+        let row = row_with(&rows, &query, is_ahead, 0..rows.len()).unwrap_or(0);
+        Some(self.found_at(StreamPlace { block, row }, &query, view))
+    }
+
+    /// Another match in the block under the cursor.
+    fn row_in_block(
+        &mut self,
+        here: usize,
+        row: usize,
+        query: &str,
+        step: SearchStep,
+        view: StreamViewport<'_>,
+    ) -> Option<usize> {
+        if here >= self.blocks.len() {
+            return None;
+        }
+        let rows = self.rows(here, view);
+        match step {
+            SearchStep::Next => row_with(&rows, query, true, row + 1..rows.len()),
+            SearchStep::Previous => row_with(&rows, query, false, 0..row),
+            SearchStep::Nearest => {
+                let ahead = row_with(&rows, query, true, row..rows.len());
+                let back = row_with(&rows, query, false, 0..row);
+                ahead
+                    .into_iter()
+                    .chain(back)
+                    .min_by_key(|at| at.abs_diff(row))
+            }
+        }
+    }
+
+    /// The next block with a match, and whether it is searched from its first row.
+    fn block_with_match(&self, here: usize, step: SearchStep) -> Option<(usize, bool)> {
+        let count = self.blocks.len();
+        let has = |at: &usize| {
+            self.matches
+                .blocks
+                .get(*at)
+                .is_some_and(|(_, found)| *found > 0)
+        };
+        let ahead = || (here + 1..count).find(has);
+        let back = || (0..here.min(count)).rev().find(has);
+        let found = match step {
+            SearchStep::Next => (here + 1..count)
+                .chain(0..(here + 1).min(count))
+                .find(has)
+                .map(|at| (at, true)),
+            SearchStep::Previous => (0..here.min(count))
+                .rev()
+                .chain((here.min(count)..count).rev())
+                .find(has)
+                .map(|at| (at, false)),
+            SearchStep::Nearest => match (ahead(), back()) {
+                (Some(next), Some(before)) if here - before < next - here => Some((before, false)),
+                (Some(next), _) => Some((next, true)),
+                (None, before) => before.map(|at| (at, false)),
+            },
+        };
+        found.or_else(|| has(&here).then_some((here, true)))
+    }
+
+    fn found_at(&mut self, place: StreamPlace, query: &str, view: StreamViewport<'_>) -> SearchHit {
+        let rows = self.rows(place.block, view);
+        let above = rows.iter().take(place.row + 1);
+        let in_block = above
+            .filter(|line| line.to_string().to_lowercase().contains(query))
+            .count()
+            .max(1);
+        let found = |(_, found): &(u32, usize)| *found;
+        let counts = &self.matches.blocks;
+        let before: usize = counts.iter().take(place.block).map(found).sum();
+        let here = counts.get(place.block).map_or(0, found);
+        let hit = SearchHit {
+            nth: before + in_block.min(here.max(1)),
+            of: counts.iter().map(found).sum::<usize>().max(1),
+        };
+        self.go_to(place);
+        hit
+    }
+
+    /// Counts the lines with a match in each block that has changed since it was counted.
+    fn count_matches(&mut self, query: &str, reload: RecordLoader<'_>) {
+        let mut counts = std::mem::take(&mut self.matches);
+        if counts.query != query {
+            counts = SearchCounts {
+                query: query.to_owned(),
+                blocks: Vec::new(),
+            };
+        }
+        counts.blocks.truncate(self.blocks.len());
+        for (index, block) in self.blocks.iter().enumerate() {
+            let revision = block.revision;
+            if counts
+                .blocks
+                .get(index)
+                .is_some_and(|(at, _)| *at == revision)
+            {
+                continue;
+            }
+            let text = self.text(index, reload);
+            let lines = block.head.lines().chain(text.lines());
+            let found = lines
+                .filter(|line| line.to_lowercase().contains(query))
+                .count();
+            match counts.blocks.get_mut(index) {
+                Some(known) => *known = (revision, found),
+                None => counts.blocks.push((revision, found)),
+            }
+        }
+        self.matches = counts;
     }
 
     /// Closes the block under the cursor.

@@ -125,13 +125,15 @@ impl SessionStream {
             return lines;
         }
         lines.extend(match block.kind {
-            BlockKind::Message => markdown(&self.text(index, reload), theme, width),
-            BlockKind::Thought => quoted(
-                &[DetailText::words(self.text(index, reload))],
-                block.fold,
-                theme,
-                width,
-            ),
+            BlockKind::Message => {
+                let rows = markdown(&self.text(index, reload), theme, width_of_agent(width));
+                with_gutter(rows, ThemeRole::Agent, theme)
+            }
+            BlockKind::Thought => {
+                let (text, style) = (self.text(index, reload), theme.style(ThemeRole::Text));
+                let rows = plain_lines(text.trim_end(), style, width_of_agent(width));
+                with_gutter(rows, ThemeRole::Faint, theme)
+            }
             BlockKind::Session
             | BlockKind::Iteration
             | BlockKind::Pipeline
@@ -140,6 +142,7 @@ impl SessionStream {
             | BlockKind::Request
             | BlockKind::Plan
             | BlockKind::Hook
+            | BlockKind::Yours
             | BlockKind::Note => quoted(&self.parts(index, reload), block.fold, theme, width),
         });
         lines
@@ -270,6 +273,28 @@ impl SessionStream {
     }
 }
 
+/// Before each row of what the agent says: no row of creel begins with it.
+const GUTTER: &str = "▎";
+
+/// The columns that the gutter leaves.
+fn width_of_agent(width: usize) -> usize {
+    width.saturating_sub(2).max(1)
+}
+
+/// Puts the gutter before the rows of a text of the agent.
+fn with_gutter(
+    mut rows: Vec<Line<'static>>,
+    role: ThemeRole,
+    theme: &ScreenTheme,
+) -> Vec<Line<'static>> {
+    for row in &mut rows {
+        let gap = if row.width() == 0 { "" } else { " " };
+        let spans = [theme.span(role, GUTTER), Span::raw(gap)];
+        row.spans.splice(0..0, spans);
+    }
+    rows
+}
+
 /// How many lines of a long output are visible before the user opens all of it.
 const END: usize = 12;
 /// Narrower text has a smaller indent, in columns.
@@ -291,7 +316,7 @@ pub(super) fn size(parts: &[DetailText]) -> usize {
 }
 
 /// The rows of the texts, indented. Of a block that is open to its end, only the last lines of long
-/// texts.
+/// texts. creel's own words are indented less than the texts, so that no text looks like them.
 pub(super) fn quoted(
     parts: &[DetailText],
     fold: BlockFold,
@@ -300,16 +325,16 @@ pub(super) fn quoted(
 ) -> Vec<Line<'static>> {
     let indent = if width < INDENTED { 2 } else { 4 };
     let inner = width.saturating_sub(indent).max(1);
+    let own = |text: &str| {
+        let note = plain_lines(text, theme.style(ThemeRole::Faint), inner);
+        indented(note, indent / 2)
+    };
     let mut rows = Vec::new();
     for part in parts {
         if parts.len() > 1 && !title(part.kind).is_empty() {
-            rows.extend(plain_lines(
-                title(part.kind),
-                theme.style(ThemeRole::Faint),
-                inner,
-            ));
+            rows.extend(own(title(part.kind)));
         }
-        rows.extend(match part.kind {
+        let text = match part.kind {
             DetailKind::Change => diff::lines(&part.text, theme, inner),
             DetailKind::Plan => part
                 .text
@@ -317,10 +342,25 @@ pub(super) fn quoted(
                 .flat_map(|entry| planned(entry, theme, inner))
                 .collect(),
             DetailKind::Words | DetailKind::Arguments | DetailKind::Output => {
-                output(part, fold, theme, inner)
+                let text = part.text.trim_end();
+                let (before, end) = if fold == BlockFold::End {
+                    end_of(text)
+                } else {
+                    (0, text)
+                };
+                if before > 0 {
+                    let lines = plural(before, "line");
+                    rows.extend(own(&format!("… {} more {lines}", grouped(before))));
+                }
+                output(end, part.kind, theme, inner)
             }
-        });
+        };
+        rows.extend(indented(text, indent));
     }
+    rows
+}
+
+fn indented(mut rows: Vec<Line<'static>>, indent: usize) -> Vec<Line<'static>> {
     for row in &mut rows {
         row.spans.insert(0, " ".repeat(indent).into());
     }
@@ -328,26 +368,11 @@ pub(super) fn quoted(
 }
 
 /// A text in its own colours.
-fn output(
-    part: &DetailText,
-    fold: BlockFold,
-    theme: &ScreenTheme,
-    width: usize,
-) -> Vec<Line<'static>> {
-    let text = part.text.trim_end();
-    let (before, text) = if fold == BlockFold::End {
-        end_of(text)
-    } else {
-        (0, text)
-    };
+fn output(text: &str, kind: DetailKind, theme: &ScreenTheme, width: usize) -> Vec<Line<'static>> {
     let mut rows = Vec::new();
-    if before > 0 {
-        let note = format!("… {} more {}", grouped(before), plural(before, "line"));
-        rows.extend(plain_lines(&note, theme.style(ThemeRole::Faint), width));
-    }
     let lines = coloured_lines(text, theme.style(ThemeRole::Text), theme.keeps_colours);
     for line in lines {
-        let omitted = omitted_words(&line).filter(|_| part.kind == DetailKind::Output);
+        let omitted = omitted_words(&line).filter(|_| kind == DetailKind::Output);
         let line = omitted.map_or(line, |words| vec![(words, theme.style(ThemeRole::Faint))]);
         rows.extend(wrap(&line, width, 0));
     }

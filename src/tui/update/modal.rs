@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::{
-    pane::{preview, search},
+    pane::{copy_text, preview, search},
     perform, task,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
         ids::ItemId,
         input::{GateAnswer, SessionCommand},
     },
-    present::{task_view::ProposalFormError, text::readable_size},
+    present::task_view::ProposalFormError,
     tui::{
         keymap::{GateKey, GlobalKey, KeyAction, KeyContext, ScrollKey, ViewerKey},
         modals::{
@@ -27,7 +27,7 @@ use crate::{
         },
         model::{ScreenMode, ScreenModel},
         request::ScreenRequest,
-        stream::RecordLoader,
+        stream::{RecordLoader, SearchStep},
         task_board::form::TaskFormError,
         theme::ThemeRole,
     },
@@ -292,18 +292,16 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) {
         KeyAction::Scroll(ScrollKey::Search) => {
             model.lay_over(Modal::Search(SearchModal::default()));
         }
-        KeyAction::Scroll(ScrollKey::SearchNext) => search(model, true, &|_| None),
-        KeyAction::Scroll(ScrollKey::SearchPrevious) => search(model, false, &|_| None),
+        KeyAction::Scroll(ScrollKey::SearchNext) => search(model, SearchStep::Next, &|_| None),
+        KeyAction::Scroll(ScrollKey::SearchPrevious) => {
+            search(model, SearchStep::Previous, &|_| None);
+        }
         KeyAction::Scroll(ScrollKey::Copy) => {
             let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else {
                 return;
             };
-            let text = viewer.text();
-            model.say(
-                ThemeRole::Good,
-                format!("copied {}", readable_size(text.len() as u64)),
-            );
-            model.request(ScreenRequest::Copy(text));
+            let text = viewer.copied();
+            copy_text(model, text);
         }
         action => {
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
@@ -440,11 +438,11 @@ pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: Reco
             model.query = std::mem::take(&mut line.query);
             model.modals.pop();
             if !model.query.is_empty() {
-                return search(model, true, reload);
+                return search(model, SearchStep::Nearest, reload);
             }
             // An empty search removes the highlights.
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
-                viewer.search("", true);
+                viewer.search("", SearchStep::Next);
             }
         }
         KeyCode::Backspace => {

@@ -14,18 +14,21 @@ use crate::{
         input::SessionCommand,
         pending::ItemState,
     },
-    present::text::readable_size,
+    present::text::{grouped, plain, readable_size},
     tui::{
         keymap::{GlobalKey, PendingKey, ReplayKey, ScrollKey, StreamKey},
         modals::{
             Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
-            question::leave_question,
+            question::{leave_demo_question, leave_question},
             viewer::ViewerModal,
         },
         model::{Pane, ScreenMode, ScreenModel},
         request::{CloseBehavior, ScreenRequest},
-        stream::{RecordLoader, SessionStream, StreamBlock, StreamJump, StreamViewport},
+        stream::{
+            RecordLoader, SearchHit, SearchStep, SessionStream, StreamBlock, StreamJump,
+            StreamViewport,
+        },
         theme::ThemeRole,
     },
 };
@@ -68,7 +71,12 @@ pub(super) fn quit(model: &mut ScreenModel) {
     }
     let keys = model.look.keymap.keys(GlobalKey::Quit);
     let again = keys.split(' ').find(|key| key.contains('-'));
-    model.lay_over(Modal::Quit(Box::new(leave_question(model.link.tie, again))));
+    let question = if model.link.demo.is_some() {
+        leave_demo_question()
+    } else {
+        leave_question(model.link.tie, again)
+    };
+    model.lay_over(Modal::Quit(Box::new(question)));
 }
 
 /// Leaves without asking, since nothing is lost.
@@ -110,9 +118,14 @@ pub(super) fn on_scroll_key(model: &mut ScreenModel, key: ScrollKey, reload: Rec
     match key {
         ScrollKey::Search => model.lay_over(Modal::Search(SearchModal::default())),
         ScrollKey::SearchNext | ScrollKey::SearchPrevious => {
-            search(model, key == ScrollKey::SearchNext, reload);
+            let step = if key == ScrollKey::SearchNext {
+                SearchStep::Next
+            } else {
+                SearchStep::Previous
+            };
+            search(model, step, reload);
         }
-        ScrollKey::Copy => copy(model),
+        ScrollKey::Copy => copy(model, reload),
         ScrollKey::Up
         | ScrollKey::Down
         | ScrollKey::PageUp
@@ -179,34 +192,39 @@ pub(super) fn on_stream<T>(
     )
 }
 
-pub(super) fn search(model: &mut ScreenModel, forward: bool, reload: RecordLoader<'_>) {
+pub(super) fn search(model: &mut ScreenModel, step: SearchStep, reload: RecordLoader<'_>) {
     if model.query.is_empty() {
         model.say(ThemeRole::Faint, "you have not searched for anything yet");
         return;
     }
-    let query = model.query.clone();
+    let (query, forward) = (model.query.clone(), step != SearchStep::Previous);
+    // Lists do not count their matches.
+    let hit = |found: bool| found.then_some(SearchHit { nth: 0, of: 0 });
     let found = match (model.modals.last_mut(), model.panes.focus) {
-        (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, forward),
-        (_, Pane::Hooks) => search_hooks(model, &query, forward),
-        (_, Pane::Pending) => search_items(model, &query, forward),
-        (_, Pane::Retries) => search_attempts(model, &query, forward),
-        (_, Pane::Tasks) => task::search(model, &query, forward),
+        (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, step),
+        (_, Pane::Hooks) => hit(search_hooks(model, &query, forward)),
+        (_, Pane::Pending) => hit(search_items(model, &query, forward)),
+        (_, Pane::Retries) => hit(search_attempts(model, &query, forward)),
+        (_, Pane::Tasks) => hit(task::search(model, &query, forward)),
         (_, Pane::Stream) => on_stream(model, reload, |stream, view| {
-            stream.search(&query, forward, view)
+            stream.search(&query, step, view)
         }),
     };
-    if found {
-        let (next, previous) = (
-            model.look.keymap.key(ScrollKey::SearchNext),
-            model.look.keymap.key(ScrollKey::SearchPrevious),
-        );
-        model.say(
-            ThemeRole::Text,
-            format!("{next} next match  {previous} previous match  · {query}"),
-        );
-    } else {
-        model.say(ThemeRole::Warning, format!("not found: {query}"));
-    }
+    let Some(SearchHit { nth, of }) = found else {
+        return model.say(ThemeRole::Warning, format!("not found: {query}"));
+    };
+    let (next, previous) = (
+        model.look.keymap.key(ScrollKey::SearchNext),
+        model.look.keymap.key(ScrollKey::SearchPrevious),
+    );
+    let place = match of {
+        0 => String::new(),
+        _ => format!("match {} of {}  ", grouped(nth), grouped(of)),
+    };
+    model.say(
+        ThemeRole::Text,
+        format!("{place}{next} next match  {previous} previous match  · {query}"),
+    );
 }
 
 fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
@@ -224,18 +242,15 @@ fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
     found.is_some()
 }
 
-fn copy(model: &mut ScreenModel) {
+/// Copies the selected row: of the stream, what the row under the cursor is about.
+fn copy(model: &mut ScreenModel, reload: RecordLoader<'_>) {
     let text = match model.panes.focus {
         Pane::Retries => chosen_attempt(model)
             .map(|attempt| attempt.feedback.clone())
             .unwrap_or_default(),
-        Pane::Stream => model
-            .frame
-            .lines
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("\n"),
+        Pane::Stream => on_stream(model, reload, SessionStream::block_in_full)
+            .map(|(head, text)| if text.trim().is_empty() { head } else { text })
+            .unwrap_or_default(),
         Pane::Hooks => model
             .hook_rows()
             .nth(model.panes.hook)
@@ -244,10 +259,24 @@ fn copy(model: &mut ScreenModel) {
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
         Pane::Tasks => task::text_of_chosen(model),
     };
-    model.say(
-        ThemeRole::Good,
-        format!("copied {}", readable_size(text.len() as u64)),
-    );
+    copy_text(model, plain(&text));
+}
+
+/// In bytes. Many terminals do not take more.
+const LARGE_COPY: usize = 64 << 10;
+
+/// Copies a text. A large one only after the key was pressed twice.
+pub(super) fn copy_text(model: &mut ScreenModel, text: String) {
+    let size = readable_size(text.len() as u64);
+    if text.len() > LARGE_COPY && model.copy_asked.replace(text.len()) != Some(text.len()) {
+        let key = model.look.keymap.key(ScrollKey::Copy);
+        return model.say(
+            ThemeRole::Warning,
+            format!("this is {size}: {key} again copies it"),
+        );
+    }
+    model.copy_asked = None;
+    model.say(ThemeRole::Good, format!("copied {size}"));
     model.request(ScreenRequest::Copy(text));
 }
 
@@ -350,14 +379,19 @@ pub(super) fn preview(model: &mut ScreenModel) {
         None => session.prompts().preview(),
     });
     let text = text.unwrap_or_default();
-    let about = format!(
-        "{}, as creel would send it now; hooks at pre_iteration can add to it",
-        readable_size(text.len() as u64)
-    );
+    let is_last = model
+        .session
+        .as_ref()
+        .is_some_and(|state| state.ending.is_some());
+    let (title, more) = if is_last {
+        ("The last prompt", "")
+    } else {
+        ("The next prompt", "; hooks at pre_iteration can add to it")
+    };
+    let size = readable_size(text.len() as u64);
+    let about = format!("{size}, as creel would send it now{more}");
     model.lay_over(Modal::Viewer(Box::new(ViewerModal::new(
-        "The next prompt",
-        &text,
-        about,
+        title, &text, about,
     ))));
 }
 

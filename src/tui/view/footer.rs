@@ -141,6 +141,11 @@ fn words(model: &ScreenModel, action: KeyAction) -> String {
         ),
         (ReplayKey::Play.into(), plays, "pause"),
         (GateKey::Later.into(), model.modals.is_empty(), "close"),
+        (
+            GlobalKey::ShowGate.into(),
+            matches!(model.link.mode, ScreenMode::Replay(_)),
+            "show the gate",
+        ),
     ];
     let found = unusual
         .into_iter()
@@ -182,7 +187,10 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
         ),
         (GateKey::Later.into(), has_card),
     ]);
-    for action in in_pane(model).into_iter().chain(anywhere(model)) {
+    for action in in_pane(model, model.panes.focus)
+        .into_iter()
+        .chain(anywhere(model))
+    {
         // The card hides the row that enter would open.
         let is_hidden = has_card && action == StreamKey::Fold.into();
         if !keys.contains(&action) && !is_hidden {
@@ -192,10 +200,10 @@ pub fn useful(model: &ScreenModel) -> Vec<KeyAction> {
     keys
 }
 
-/// The keys of the focused pane that currently do something.
-fn in_pane(model: &ScreenModel) -> Vec<KeyAction> {
+/// The keys of a pane that currently do something.
+pub(super) fn in_pane(model: &ScreenModel, pane: Pane) -> Vec<KeyAction> {
     let steered = model.is_steered();
-    match model.panes.focus {
+    match pane {
         // In a replay, these keys play up to the next iteration or error.
         Pane::Stream if matches!(model.link.mode, ScreenMode::Replay(_)) => {
             vec![StreamKey::Fold.into()]

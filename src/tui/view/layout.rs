@@ -76,7 +76,7 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         Constraint::Min(1),
         Constraint::Length(u16::from(with_hook)),
         Constraint::Length(u16::from(with_lines)),
-        Constraint::Length(u16::from(hints::has_hint_line(model, area))),
+        Constraint::Length(hints::hint_rows(model, area)),
         Constraint::Length(1),
     ];
     let [

@@ -114,7 +114,72 @@ fn the_demo_names_its_own_keys() {
         ..skipped
     };
     assert_eq!(screen.press("space"), [ScreenRequest::SetPace(paused)]);
+    screen.press("q");
+    let frame = screen.frame();
+    assert!(
+        frame.contains("Leave the demo?") && !frame.contains("The session is still"),
+        "{frame}"
+    );
+    screen.press("esc");
     shows(screen, expect_file!["../../frames/demo-paused-80.txt"]);
+    let mut small = Screen::of(&samples::sent_back_twice(), (60, 16));
+    small.model.hint.mode = HintMode::Always;
+    small.model.link.demo = Some(PlaybackPace::default());
+    shows(small, expect_file!["../../frames/demo-60.txt"]);
+}
+
+#[test]
+fn an_editor_over_the_retry_gate_leaves_the_failure_visible() {
+    let world = samples::retry_limit();
+    let writes = |size| {
+        let mut screen = pressed(&world, size, "2");
+        screen.type_text("Try another way.");
+        screen
+    };
+    shows(
+        writes((60, 16)),
+        expect_file!["../../frames/gate-retry-write-60.txt"],
+    );
+    shows(
+        writes(SMALL),
+        expect_file!["../../frames/gate-retry-write-80.txt"],
+    );
+    shows(
+        writes((120, 35)),
+        expect_file!["../../frames/gate-retry-write-120.txt"],
+    );
+    shows(
+        writes((200, 50)),
+        expect_file!["../../frames/gate-retry-write-200.txt"],
+    );
+}
+
+#[test]
+fn what_an_agent_says_has_a_gutter_at_every_size() {
+    let mut world = samples::works();
+    let text = "# Plan\n## Steps\n### Later\n> They said *no*.\n1. See [the docs](https://example.org/docs).\n\
+                - [x] `parse` is **done**\n\n---\n✓ stop: cargo test passed · exit 0 · 1.2s\n";
+    samples::agent(&mut world, AgentUpdate::Message(text.into()));
+    world.command(SessionCommand::Message {
+        text: "keep the public API as it is".into(),
+    });
+    let at = |size| Screen::of(&world, size);
+    shows(at((60, 16)), expect_file!["../../frames/speakers-60.txt"]);
+    shows(at(SMALL), expect_file!["../../frames/speakers-80.txt"]);
+    shows(at((120, 35)), expect_file!["../../frames/speakers-120.txt"]);
+    shows(at((200, 50)), expect_file!["../../frames/speakers-200.txt"]);
+}
+
+#[test]
+fn a_selected_row_of_the_terminals_own_theme_is_one_reversed_row() {
+    let theme = ScreenTheme::chosen(Choice::Terminal, false);
+    let spans = vec![
+        theme.span(ThemeRole::Bad, "a"),
+        theme.span(ThemeRole::Faint, "b"),
+    ];
+    let row = theme.selected(spans.into());
+    let colours = row.spans.iter().map(|span| (span.style.fg, span.style.bg));
+    assert!(colours.into_iter().all(|colours| colours == (None, None)));
 }
 
 #[test]

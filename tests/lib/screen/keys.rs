@@ -30,7 +30,7 @@ use creel::{
         time::TimeSpan,
     },
     tui::{
-        modals::{Modal, gate::GateModal, viewer::ViewerModal},
+        modals::{Modal, viewer::ViewerModal},
         model::{Pane, ScreenMode},
         request::{CloseBehavior, ScreenEvent, ScreenRequest},
         stream::StreamPosition,
@@ -239,11 +239,11 @@ fn keys_jump_between_iterations_and_errors() {
         [: ITERATION 2 ────────────────────────────────────────────────────── 00:00:17
         [: ITERATION 1 ────────────────────────────────────────────────────── 00:00:02
         ]: ITERATION 2 ────────────────────────────────────────────────────── 00:00:17
-        home: Session started · agent demo · up to 20 iterations
+        home: ● Session started · agent demo · up to 20 iterations
         e: ! pre_iteration: disk space failed · timed out · 1.2s
-        e: ▸ ✗ cargo build · failed                                              400ms
+        e: ▸ ✗ ◇ cargo build · failed                                             0.4s
         e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2s
-        E: ▸ ✗ cargo build · failed                                              400ms
+        E: ▸ ✗ ◇ cargo build · failed                                             0.4s
         end: ✗ Iteration 2 failed
         E: ✗ Iteration 2 failed
     "#]]
@@ -354,11 +354,16 @@ fn the_search_goes_line_by_line_and_around_the_stream() {
             after("N")
         ],
         [
-            "line 1", "line 10", "line 11", "line 10", "line 1", "line 100"
+            "▎ line 1",
+            "▎ line 10",
+            "▎ line 11",
+            "▎ line 10",
+            "▎ line 1",
+            "▎ line 100"
         ]
     );
     assert!(
-        hinted(&mut screen).starts_with("n next match  N previous match"),
+        hinted(&mut screen).contains("n next match  N previous match"),
         "{}",
         hinted(&mut screen)
     );
@@ -367,10 +372,69 @@ fn the_search_goes_line_by_line_and_around_the_stream() {
 }
 
 #[test]
+fn a_search_begins_at_the_nearest_match_and_counts() {
+    let mut screen = Screen::of(&talks(), SMALL);
+    search(&mut screen, "line 9");
+    assert_eq!(first_line(&screen), "▎ line 99");
+    assert!(
+        toast(&screen).starts_with("Match 11 of 11  "),
+        "{}",
+        toast(&screen)
+    );
+    screen.press("N");
+    assert!(
+        toast(&screen).starts_with("Match 10 of 11  "),
+        "{}",
+        toast(&screen)
+    );
+    let text: String = (1..=60).map(|n| format!("number {n}\n")).collect();
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    search(&mut screen, "number 5");
+    assert!(
+        toast(&screen).starts_with("Match 1 of 11  "),
+        "{}",
+        toast(&screen)
+    );
+}
+
+#[test]
+fn a_large_text_is_copied_only_after_a_second_press() {
+    let mut screen = Screen::of(&samples::works(), SMALL);
+    let text = "a line\n".repeat(20_000);
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    assert_eq!(screen.press("y"), []);
+    assert_eq!(toast(&screen), "This is 139.9 kB: y again copies it");
+    assert_eq!(screen.press("y").len(), 1);
+    screen.press("esc home");
+    assert_eq!(
+        screen.press("y"),
+        [ScreenRequest::Copy(
+            "● Session started · agent demo · up to 20 iterations".into()
+        )]
+    );
+}
+
+#[test]
+fn the_palette_offers_only_what_can_be_done_now() {
+    let found = |world: &World, text: &str| {
+        let mut screen = Screen::of(world, SMALL);
+        screen.press("esc :");
+        screen.type_text(text);
+        screen.frame()
+    };
+    let retry = "Send the turn that waits for a usage limit now";
+    assert!(!found(&samples::works(), "retry-now").contains(retry));
+    assert!(found(&samples::limited(), "retry-now").contains(retry));
+    let pause = "Pause or unpause the session";
+    assert!(found(&samples::works(), "pause").contains(pause));
+    assert!(!found(&samples::ended(), "pause").contains(pause));
+}
+
+#[test]
 fn a_search_unfolds_its_match() {
     let mut screen = Screen::of(&samples::first_turn(), SMALL);
     search(&mut screen, "first the lexer");
-    assert_eq!(first_line(&screen), "First the lexer.");
+    assert_eq!(first_line(&screen), "▎ First the lexer.");
 }
 
 #[test]
@@ -553,8 +617,24 @@ fn a_gate_ignores_keys_that_were_meant_for_something_else() {
 fn an_answer_is_selected_and_confirmed() {
     let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();
     assert_eq!(screen.press("down down"), []);
+    assert_eq!(
+        screen.press("enter"),
+        [],
+        "what gives something up asks once more"
+    );
+    assert!(
+        screen
+            .frame()
+            .contains("enter or 3 again accepts it as it is")
+    );
     assert_eq!(screen.press("enter"), answer(GateChoice::Ignore));
-    assert_eq!(screen.press("tab enter"), answer(GateChoice::Disable));
+    assert_eq!(screen.press("tab enter"), []);
+    assert!(
+        screen
+            .frame()
+            .contains("enter or 4 again turns this hook off")
+    );
+    assert_eq!(screen.press("enter"), answer(GateChoice::Disable));
     assert_eq!(screen.press("up up up up"), []);
     assert_eq!(screen.press("enter"), [], "giving up asks once more");
     assert!(
@@ -576,10 +656,10 @@ fn a_digit_or_a_letter_answers_at_once_and_other_keys_do_nothing() {
     for keys in ["1", "r"] {
         assert_eq!(screen().press(keys), answer(GateChoice::Continue));
     }
-    assert_eq!(screen().press("3"), answer(GateChoice::Ignore));
-    assert_eq!(screen().press("t"), answer(GateChoice::Disable));
+    assert_eq!(screen().press("3 a"), answer(GateChoice::Ignore));
+    assert_eq!(screen().press("t enter"), answer(GateChoice::Disable));
     for keys in [
-        "6", "0", "z", "ctrl-t", "alt-r", "p", "X", "5", "5 j k 5", "b z b",
+        "6", "0", "z", "ctrl-t", "alt-r", "p", "X", "5", "5 j k 5", "b z b", "3", "t", "3 4",
     ] {
         assert_eq!(screen().press(keys), [], "{keys}");
     }
@@ -623,7 +703,7 @@ fn the_retry_gate_shows_the_newest_run_first_and_all_others_beside_it() {
     screen.press("left left left left");
     let frame = screen.frame();
     assert!(
-        frame.contains("Run 1, 00:00 ─") && frame.contains("║ test parser::empty ... FAILED"),
+        frame.contains("Run 1, 00:00 ─") && frame.contains("║ ▸ test parser::empty ... FAILED"),
         "{frame}"
     );
     screen.press("right right right");
@@ -673,8 +753,7 @@ fn a_gate_is_announced_over_a_viewer_and_answered_from_there() {
         );
         screen.press("g");
         assert!(at_gate(&screen));
-        assert_eq!(screen.press("enter"), [], "as always, not at once");
-        assert_eq!(screen.later(600).press("1"), answer(GateChoice::Approve));
+        assert_eq!(screen.press("1"), answer(GateChoice::Approve));
     }
 }
 
@@ -960,17 +1039,33 @@ fn a_gate_is_closed_for_later_and_reopened() {
     );
     screen.press("g");
     assert!(at_gate(&screen));
-    assert_eq!(screen.press("enter"), [], "it has to be armed again");
-    // The user asked for it, so keys do not extend the wait.
-    let armed_at = gate_of(&screen).armed_at;
-    screen.press("j j");
-    assert_eq!(gate_of(&screen).armed_at, armed_at);
+    assert_eq!(
+        screen.press("enter"),
+        answer(GateChoice::Continue),
+        "you opened it yourself"
+    );
 }
 
-fn gate_of(screen: &Screen) -> &GateModal {
-    match screen.model.modals.last() {
-        Some(Modal::Gate(gate)) => gate,
-        other => panic!("{other:?}"),
+#[test]
+fn a_gate_that_has_just_appeared_closes_with_esc() {
+    let mut screen = Screen::of(&samples::retry_limit(), SMALL);
+    assert_eq!(screen.press("enter"), []);
+    assert_eq!(screen.press("esc"), []);
+    assert!(!at_gate(&screen));
+}
+
+#[test]
+fn an_editor_over_the_retry_gate_leaves_the_failure_visible() {
+    for size in [(60, 16), SMALL, (120, 35), (200, 50)] {
+        let mut screen = Screen::of(&samples::retry_limit(), size).armed();
+        assert!(screen.row("▸ test parser::nested").contains('║'));
+        screen.press("2");
+        screen.type_text("Try another way.");
+        let frame = screen.frame();
+        assert!(
+            frame.contains("▸ test parser::nested") && frame.contains("Try another way."),
+            "{frame}"
+        );
     }
 }
 
@@ -1017,6 +1112,11 @@ fn gates_are_answered_by_clicks() {
         screen.later(600);
         assert_eq!(
             screen.click_on("Accept as it is"),
+            [],
+            "not without a second one"
+        );
+        assert_eq!(
+            screen.click_on("Accept as it is"),
             answer(GateChoice::Ignore)
         );
     }
@@ -1035,6 +1135,11 @@ fn items_at_a_gate_are_selected_and_toggled_by_clicks() {
 fn long_text_at_a_gate_scrolls_both_ways_and_stops_at_its_ends() {
     let mut screen = Screen::of(&samples::retry_limit(), (120, 12)).armed();
     screen.press("left left left");
+    assert!(
+        screen.frame().contains("▸ test parser::empty ... FAILED"),
+        "it opens where it says why"
+    );
+    screen.press("page-down page-down page-down page-down");
     let end = screen.frame();
     assert!(end.contains("The empty text is no error."), "{end}");
     screen.press("page-down page-down");
@@ -1047,7 +1152,10 @@ fn long_text_at_a_gate_scrolls_both_ways_and_stops_at_its_ends() {
         screen.frame()
     };
     let start = pages(&mut screen, "page-up");
-    assert!(start.contains("║ test parser::empty ... FAILED"), "{start}");
+    assert!(
+        start.contains("║ ▸ test parser::empty ... FAILED"),
+        "{start}"
+    );
     assert!(screen.row("enter answer").contains("PgDn more"), "{start}");
     screen.press("page-up");
     assert_eq!(screen.frame(), start, "the start stays");
@@ -1135,6 +1243,7 @@ fn aborting_by_clicks_asks_once_more_each_time() {
     let mut screen = Screen::of(&samples::retry_limit(), WIDE).armed();
     let mut click = |what| screen.click_on(what);
     assert_eq!(click("Abort"), []);
+    assert_eq!(click("Accept as"), []);
     assert_eq!(click("Accept as"), answer(GateChoice::Ignore));
     assert_eq!(click("Abort"), []);
     assert_eq!(click("Abort"), answer(GateChoice::Abort));
@@ -2096,7 +2205,7 @@ fn a_hook_in_a_replay_shows_its_original_duration() {
     screen.later(1_000_000_000);
     screen.press("2");
     assert!(
-        screen.row("▌ cargo test").contains("0s / 60s"),
+        screen.row("▌ cargo test").contains("0s of 60s"),
         "{}",
         screen.frame()
     );
@@ -2257,7 +2366,7 @@ fn matches_are_highlighted_until_an_empty_search() {
     screen.press("/");
     screen.type_text("ITERATION 3");
     screen.press("enter");
-    assert!(marked(&mut screen).contains("ITERATION 3"));
+    assert!(marked(&mut screen).to_lowercase().contains("iteration 3"));
     screen.press("/ enter");
     assert_eq!(marked(&mut screen), "");
 }
@@ -2442,7 +2551,11 @@ fn a_changed_item_is_discarded_only_after_two_presses() {
 fn the_status_shows_the_requested_action() {
     let mut world = samples::first_turn();
     world.command(SessionCommand::Pause);
-    assert!(Screen::of(&world, WIDE).frame().contains("pauses then"));
+    assert!(
+        Screen::of(&world, WIDE)
+            .frame()
+            .contains("pauses after this turn")
+    );
     world.command(SessionCommand::Stop {
         how: StopTiming::AfterIteration,
     });

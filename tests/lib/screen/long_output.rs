@@ -12,7 +12,10 @@ use creel::{
         gate::kind::{GateChoice, GateKind},
         hooks::point::HookPoint,
     },
-    process::{output::OutputCapture, run::OutputStream},
+    process::{
+        output::{self, OutputCapture, SpoolFile},
+        run::OutputStream,
+    },
     text::printed_lines,
     tui::{
         modals::viewer::{RunOutput, ViewerModal},
@@ -227,4 +230,24 @@ fn the_viewer_of_a_failed_run_opens_at_the_reason() {
         frame.contains(" of 300"),
         "the earlier runs do not count:\n{frame}"
     );
+}
+
+#[test]
+fn the_end_of_an_output_is_known_after_its_file_is_full() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("outputs/turn-1.log");
+    let mut spool = SpoolFile::new(file.clone(), "turn-1.log".into(), 10);
+    assert!(!spool.is_full());
+    spool.write(b"0123456789abc");
+    assert!(spool.is_full());
+    assert_eq!(output::live_end(&file), None);
+    output::keep_live_end(&file, 30, b"torn\nlast lines\nend").expect("written");
+    output::keep_live_end(&file, 31, b"torn\nlast lines\nend!").expect("written");
+    assert_eq!(
+        output::live_end(&file),
+        Some((31, b"last lines\nend!".to_vec()))
+    );
+    output::remove_live_end(&file);
+    output::remove_live_end(&file);
+    assert_eq!(output::live_end(&file), None);
 }

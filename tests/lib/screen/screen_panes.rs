@@ -77,8 +77,8 @@ fn enter_opens_the_row_under_the_cursor_and_a_click_does_the_same() {
     );
     screen.press("enter");
     assert!(!screen.frame().contains("4f2a1c parser: keep the places"));
-    screen.click_on("▸ ✗ cargo build");
-    assert!(screen.row("▌ ▾ ✗ cargo build").contains("failed"));
+    screen.click_on("▸ ✗ ◇ cargo build");
+    assert!(screen.row("▌ ▾ ✗ ◇ cargo build").contains("failed"));
     assert!(
         screen
             .frame()

@@ -84,7 +84,7 @@ fn running_states() -> Vec<ShownState> {
             "hook-runs",
             samples::hook_runs(),
             12_000,
-            "▸ cargo test 12s / 60s",
+            "▸ cargo test 12s of 60s",
             ChipRole::Hook,
         ),
         state(

@@ -42,7 +42,7 @@ fn a_permission_gate_shows_the_change_and_the_way_to_the_rest_of_it() {
         "{frame}"
     );
     assert!(
-        screen.row("1  Yes").contains("only this request"),
+        screen.row("1  Yes").contains("Allow once"),
         "the effect of the chosen answer: {frame}"
     );
 }

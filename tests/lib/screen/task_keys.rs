@@ -697,35 +697,35 @@ fn every_event_of_a_task_has_a_line_in_the_stream() {
         .iter()
         .map(|line| format!("{}\n", line.to_string().trim_end()));
     let about_tasks: String = lines
-        .skip_while(|line| !line.starts_with("Task parser added"))
+        .skip_while(|line| !line.starts_with("+ Task added: Rewrite"))
         .collect();
     expect![[r#"
-        Task parser added: Rewrite the parser
-        Task task_1 added: Write the lexer
-        Task task_2 added: Read nested lists
-        Task task_2 now depends on task_1
-        Task task_3 added: Limit the depth
-        Task parser now depends on task_1
-        Task parser now depends on task_2
-        Task parser now depends on task_3
-        Task task_4 added: Tell the users what is different
-        Task task_4 now depends on parser
-        Task task_5 added: Measure 1 MB of brackets
-        Task task_6 added: Publish 日本語 examples
-        Task task_6 now depends on task_4
-        Task task_6 now depends on task_5
-        Task task_1 started
-        Task task_1 completed: tokens with their places
-        Task task_2 started
-        Task task_3 is blocked: the spec does not limit the depth
-        Task task_5 now depends on task_2
-        Task task_5 no longer depends on task_2
-        Task task_5 has no open dependencies
-        Task task_5 changed: priority 1
-        Task task_6 removed
-        Task task_1 has no open dependencies
-        Task task_1 took 2h 30m
-        Task task_1 metrics: tokens 1200 · files 3
+        + Task added: Rewrite the parser · parser
+        + Task added: Write the lexer · task_1
+        + Task added: Read nested lists · task_2
+        · Task task_2 now depends on task_1
+        + Task added: Limit the depth · task_3
+        · Task parser now depends on task_1
+        · Task parser now depends on task_2
+        · Task parser now depends on task_3
+        + Task added: Tell the users what is different · task_4
+        · Task task_4 now depends on parser
+        + Task added: Measure 1 MB of brackets · task_5
+        + Task added: Publish 日本語 examples · task_6
+        · Task task_6 now depends on task_4
+        · Task task_6 now depends on task_5
+        ▸ Task task_1 started
+        ✓ Task task_1 completed: tokens with their places
+        ▸ Task task_2 started
+        ! Task task_3 is blocked: the spec does not limit the depth
+        · Task task_5 now depends on task_2
+        · Task task_5 no longer depends on task_2
+        · Task task_5 has no open dependencies
+        ~ Task task_5 changed: priority 1
+        - Task task_6 removed
+        · Task task_1 has no open dependencies
+        · Task task_1 took 2h 30m
+        · Task task_1 metrics: tokens 1200 · files 3
         ! Action `create_task` failed: a task needs a goal
         ! Hook `plan on` failed: no JSON in its last line
     "#]]

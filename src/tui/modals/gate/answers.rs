@@ -48,7 +48,7 @@ pub(super) fn options(
                 let effect = if offer.choice == GateChoice::Answer {
                     own.effect.clone()
                 } else {
-                    own_effect(&own)
+                    own_effect(&name, &own)
                 };
                 ChoiceWording {
                     label: name.into(),
@@ -83,8 +83,10 @@ pub(super) fn options(
 }
 
 /// What the agent's own words for an answer may not say: what creel does with it.
-fn own_effect(words: &ChoiceWording) -> Cow<'static, str> {
+fn own_effect(name: &str, words: &ChoiceWording) -> Cow<'static, str> {
+    let is_same = name.to_lowercase().contains(&words.label.to_lowercase());
     match words.effect.chars().next() {
+        _ if is_same => words.effect.clone(),
         Some(_) => format!("{}: {}", words.label, words.effect).into(),
         None => words.label.clone(),
     }
@@ -102,6 +104,17 @@ pub(super) fn first(options: &[AnswerOption]) -> usize {
         .iter()
         .position(|option| !for_ever(option))
         .unwrap_or(0)
+}
+
+/// What choosing the answer once more does. None for answers that give nothing up.
+pub(super) fn again(choice: GateChoice) -> Option<&'static str> {
+    [
+        (GateChoice::Ignore, "accepts it as it is"),
+        (GateChoice::Disable, "turns this hook off"),
+        (GateChoice::Abort, "aborts the session"),
+    ]
+    .into_iter()
+    .find_map(|(known, effect)| (known == choice).then_some(effect))
 }
 
 /// The answer with this number or letter.

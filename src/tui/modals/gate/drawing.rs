@@ -9,7 +9,7 @@ use ratatui::{
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{GateAvailability, GateModal, ItemMark, layout::GAP};
+use super::{GateAvailability, GateModal, ItemMark, answers, layout::GAP};
 use crate::{
     engine::{
         gate::{Gate, kind::GateKind},
@@ -18,7 +18,7 @@ use crate::{
     present::text::{plain_line, readable_size, time_of_day, time_with_seconds},
     tui::{
         keymap::GateKey,
-        modals::frame::{first_that_fits, framed, keys_that_fit},
+        modals::frame::{dialog, first_that_fits, keys_that_fit},
         model::ScreenModel,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
@@ -35,16 +35,7 @@ impl GateModal {
     /// background.
     pub fn draw(&self, model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer) {
         let layout = &self.layout;
-        let screen = buffer.area;
-        // The header and the last line stay: they say that the session needs the user, and which
-        // keys help.
-        let behind = Rect {
-            y: screen.y + 1,
-            height: screen.height.saturating_sub(2),
-            ..screen
-        };
-        buffer.set_style(behind, Style::default().add_modifier(Modifier::DIM));
-        framed(
+        dialog(
             layout.frame,
             &format!("◆ {}", self.fitting_title()),
             ThemeRole::Gate,
@@ -294,13 +285,11 @@ impl GateModal {
             ];
             return first_that_fits(&words, width);
         }
-        if self.sure {
+        let again = self.options.get(self.choice).filter(|_| self.sure);
+        if let Some(effect) = again.and_then(|option| answers::again(option.choice)) {
             let number = self.choice + 1;
             return fit(
-                &format!(
-                    "{} or {number} again aborts the session",
-                    key(GateKey::Answer)
-                ),
+                &format!("{} or {number} again {effect}", key(GateKey::Answer)),
                 width,
             );
         }

@@ -9,26 +9,29 @@
 
 use ratatui::{
     layout::{Constraint, Layout, Rect},
+    style::Modifier,
     text::Line,
 };
 use unicode_width::UnicodeWidthStr as _;
 
-use super::{GateModal, answers, drawing, text};
+use super::{AT_REASON, GateModal, answers, drawing, text};
 use crate::{
     engine::ids::ItemId,
     present::{
         gate_words::{GateFigures, gate_reason, gate_title},
-        text::time_of_day,
+        text::{plain, time_of_day},
     },
+    text::{is_shortened, place_of_telling_line},
     tui::{
         ansi::PrintedRows,
         modals::{
-            frame::middle,
+            frame::{frame_width, middle},
             gate::{GateLayout, TextColumn},
         },
         model::ScreenModel,
+        runs::GateRun,
         text::plain_lines,
-        theme::ThemeRole,
+        theme::{ScreenTheme, ThemeRole},
     },
 };
 
@@ -46,6 +49,19 @@ const MARGIN_FROM: u16 = 60;
 /// effect of the chosen answer has its own row. The text matters more than both.
 const AIR: u16 = 8;
 
+/// Before the line that says why a run failed.
+const MARK: &str = "▸ ";
+/// How many rows above that line are visible, if there is room.
+const ABOVE: usize = 2;
+
+/// Which parts of a gate are visible.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateParts {
+    All,
+    /// Without the answers: the user writes one.
+    Text,
+}
+
 /// The parts of the content before they have a place.
 struct GateContent {
     title: String,
@@ -62,7 +78,7 @@ struct GateContent {
 
 impl GateModal {
     /// Lays the gate out for the next frame.
-    pub fn prepare(&mut self, model: &ScreenModel, area: Rect) {
+    pub fn prepare(&mut self, model: &ScreenModel, area: Rect, parts: GateParts) {
         let figures = model
             .session
             .as_ref()
@@ -74,7 +90,10 @@ impl GateModal {
             self.ask.as_ref(),
             GateFigures { bytes, ..figures },
         );
-        self.layout = self.laid_out(model, area);
+        self.layout = self.laid_out(model, area, parts);
+        if let (AT_REASON, Some(row)) = (self.scroll, self.layout.body.decisive) {
+            self.scroll = row.saturating_sub(ABOVE.min(self.layout.rows_shown / 3));
+        }
         self.scroll = self.scroll.min(self.layout.last_page());
     }
 
@@ -101,6 +120,7 @@ impl GateModal {
         };
         let text = self
             .text_rows(model, most.saturating_sub(beside).max(1))
+            .0
             .rows;
         let text = text.iter().map(Line::width).max().unwrap_or(0);
         let labels = self
@@ -157,34 +177,38 @@ impl GateModal {
         }
     }
 
-    fn laid_out(&self, model: &ScreenModel, area: Rect) -> GateLayout {
+    fn laid_out(&self, model: &ScreenModel, area: Rect, parts: GateParts) -> GateLayout {
         let margin = u16::from(area.width >= MARGIN_FROM);
         let edge = 2 * margin + 2;
         let most = if area.width < MARGIN_FROM {
             area.width
         } else {
-            (area.width * 19 / 20).min(WIDEST)
+            area.width.min(WIDEST)
         };
         let content = self.content(model, usize::from(most.saturating_sub(edge)).max(1));
         let width = u16::try_from(content.width).unwrap_or(most);
+        let width = frame_width(area, width.saturating_add(edge)).saturating_sub(edge);
         let beside = if content.list == 0 {
             0
         } else {
             content.list_width + GAP
         };
         let text_width = width.saturating_sub(beside).max(1);
+        let (text, decisive) = self.text_rows(model, usize::from(text_width));
         let PrintedRows {
             rows: lines,
             numbers,
-        } = self.text_rows(model, usize::from(text_width));
+        } = text;
         let reason = reason_lines(&content.reason, model, usize::from(width));
         let heads = u16::from(!self.runs.is_empty());
         let counted = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
         let body = counted(lines.len().max(content.list)).saturating_add(heads);
         let reason_rows = counted(reason.len());
-        let options = counted(self.options.len().max(1));
         let wide = content.options_width <= usize::from(width);
-        let effect = u16::from(!wide);
+        let (options, effect) = match parts {
+            GateParts::All => (counted(self.options.len().max(1)), u16::from(!wide)),
+            GateParts::Text => (0, 0),
+        };
         let blanks = u16::from(reason_rows > 0) + u16::from(body > 0);
         let height = reason_rows
             .saturating_add(body)
@@ -218,6 +242,7 @@ impl GateModal {
                 area: Rect::default(),
                 lines,
                 numbers,
+                decisive,
             },
             ..GateLayout::default()
         };
@@ -238,7 +263,7 @@ impl GateModal {
 
     fn with_areas(&self, layout: GateLayout, inside: Rect, wanted: GateRows) -> GateLayout {
         let height = inside.height;
-        let hints = u16::from(height >= 3);
+        let hints = u16::from(height >= 3 && wanted.options > 0);
         let fixed = wanted.reason + wanted.options + wanted.effect + hints + wanted.heads;
         let text = wanted.body.saturating_sub(wanted.heads);
         let blanks = u16::from(wanted.reason > 0) + u16::from(wanted.body > 0);
@@ -313,9 +338,10 @@ impl GateModal {
     }
 
     /// The text of the gate: of the chosen item, of the chosen run, or what the gate is about.
-    fn text_rows(&self, model: &ScreenModel, width: usize) -> PrintedRows {
+    /// Also the row that says why the run failed.
+    fn text_rows(&self, model: &ScreenModel, width: usize) -> (PrintedRows, Option<usize>) {
         if let Some(run) = self.runs.get(self.run) {
-            return PrintedRows::of(&run.text, &model.look.theme, width);
+            return run_rows(run, &model.look.theme, width);
         }
         let style = model.look.theme.style(ThemeRole::Text);
         let rows = if let Some((id, _)) = self.items.get(self.item) {
@@ -334,11 +360,38 @@ impl GateModal {
                 width,
             )
         };
-        PrintedRows {
-            rows,
-            numbers: Vec::new(),
+        let numbers = Vec::new();
+        (PrintedRows { rows, numbers }, None)
+    }
+}
+
+/// What a run printed, with a mark before the line that says why it failed.
+fn run_rows(run: &GateRun, theme: &ScreenTheme, width: usize) -> (PrintedRows, Option<usize>) {
+    let inner = width.saturating_sub(MARK.width()).max(1);
+    let mut text = PrintedRows::of(&run.text, theme, inner);
+    let printed = plain(run.text.trim_end());
+    let line = place_of_telling_line(printed.lines(), &run.reason);
+    let is_whole = !is_shortened(&run.text);
+    let first = line
+        .filter(|_| is_whole)
+        .and_then(|line| text.numbers.iter().position(|number| *number == line + 1));
+    let first = first.or_else(|| {
+        let rows: Vec<String> = text.rows.iter().map(Line::to_string).collect();
+        place_of_telling_line(rows.iter().map(String::as_str), &run.reason)
+    });
+    let Some(first) = first else {
+        return (PrintedRows::of(&run.text, theme, width), None);
+    };
+    let number = text.numbers.get(first).copied();
+    for (n, row) in text.rows.iter_mut().enumerate() {
+        let is_decisive = text.numbers.get(n).copied() == number;
+        let mark = if n == first { MARK } else { "  " };
+        row.spans.insert(0, theme.span(ThemeRole::Bad, mark));
+        if is_decisive {
+            *row = std::mem::take(row).patch_style(Modifier::BOLD);
         }
     }
+    (text, Some(first))
 }
 
 /// The size of these items together.
