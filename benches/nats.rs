@@ -387,6 +387,7 @@ impl Stage {
             fork: None,
             creel: String::new(),
             user: None,
+            trace: None,
         };
         let folder = SessionsDir::of(project).folder(name);
         let scene = RuntimeDirs {

@@ -426,6 +426,7 @@ fn began(plan: SessionPlan, id: String, cwd: &Path) -> SessionStarted {
         fork: None,
         creel: String::new(),
         user: None,
+        trace: None,
     }
 }
 

@@ -200,6 +200,7 @@ fn judging() -> Result<SessionState> {
         fork: None,
         creel: String::new(),
         user: None,
+        trace: None,
     };
     let mut state = SessionState::new("s", began, UnixTime(1));
     settle(&mut state);

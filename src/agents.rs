@@ -47,7 +47,14 @@ use crate::{
         policy::{AgentFacts, MODEL},
         time::TimeSpan,
     },
-    process::{output, path_guard::PathGuard, project_variable, run::ProcessGroup, secrets},
+    process::{
+        output,
+        path_guard::PathGuard,
+        project_variable,
+        run::ProcessGroup,
+        secrets,
+        trace_context::{self, TracedWork},
+    },
     text::unified_diff,
 };
 
@@ -237,12 +244,14 @@ fn is_meant(pattern: &str, name: &OsStr) -> bool {
     }
 }
 
-/// The variables for every process of an agent. A map, so that each name occurs once.
-fn environment(place: &AgentWorkspace) -> BTreeMap<String, String> {
+/// The variables for every process of an agent. A map, so that each name occurs once. A process that
+/// serves several turns belongs to the session.
+fn environment(place: &AgentWorkspace, work: TracedWork) -> BTreeMap<String, String> {
     let session = ("CREEL_SESSION".to_owned(), place.session.clone());
     [session]
         .into_iter()
         .chain(project_variable(&place.session_dir))
+        .chain(trace_context::variable(work))
         .collect()
 }
 

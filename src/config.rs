@@ -20,6 +20,7 @@ pub mod keys;
 mod load;
 pub mod nats;
 pub mod node;
+pub mod otel;
 pub mod paths;
 mod plan;
 mod resolve;
@@ -40,9 +41,11 @@ pub use claude::{ImportResult, ImportedHook};
 pub use diagnostic::{Diagnostic, Severity};
 pub use fields::{BadDuration, duration_of};
 pub use nats::NatsConfig;
+pub use otel::OtelConfig;
 pub use resolve::{HookOrigin, PlanRequest, ResolvedHook};
 pub use settings::{
-    ConfigDocument, HintMode, MotionMode, PlanError, Settings, SignChoice, ThemeName, UiSettings,
+    ConfigDocument, HintMode, MotionMode, PlanError, SessionServers, Settings, SignChoice,
+    ThemeName, UiSettings,
 };
 pub use shape::json_schema;
 

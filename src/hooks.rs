@@ -37,6 +37,7 @@ use crate::{
         programs, project_variable,
         run::{ProcessEnd, ProcessObserver, ProcessSpec, ProgramSpec},
         secrets,
+        trace_context::{self, TracedWork},
     },
     text::{TestCountReader, TestCounts},
 };
@@ -314,6 +315,7 @@ fn hook_process(job: &HookJob, place: &HookWorkspace) -> Result<HookProcess, Hoo
         offered,
         facts: &job.facts,
         claude: job.hook.claude.as_deref(),
+        run: job.run,
     };
     let (cwd, env, stdin) = (
         place.cwd.clone(),
@@ -375,6 +377,7 @@ struct HookCommandContext<'a> {
     offered: &'a [&'a str],
     facts: &'a HookFacts,
     claude: Option<&'a ClaudeHandler>,
+    run: RunId,
 }
 
 impl HookCommandContext<'_> {
@@ -437,6 +440,7 @@ impl HookCommandContext<'_> {
         let own = is_claudes.then(|| claude::environment(place));
         fields
             .chain(project_variable(&place.session_dir))
+            .chain(trace_context::variable(TracedWork::Run(self.run.0)))
             .chain(own.into_iter().flatten())
             .collect()
     }

@@ -65,6 +65,7 @@
 //! - [`config`]: YAML to a validated plan.
 //! - [`protocol`]: what clients and sessions say to each other.
 //! - [`socket`], [`nats`], [`queue`], [`mcp`]: the ways in and out of a running session.
+//! - [`otel`]: the session as a trace and metrics, for a collector.
 //! - [`git`]: calls of git.
 //! - [`worktrees`]: git worktrees in which sessions work beside each other.
 //! - [`farm`]: the worker, the merge queue and the planning of tasks.
@@ -88,6 +89,7 @@ pub mod journal;
 pub mod logging;
 pub mod mcp;
 pub mod nats;
+pub mod otel;
 pub mod present;
 pub mod process;
 pub mod protocol;

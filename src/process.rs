@@ -13,6 +13,7 @@
 //! - [`send_file`] hands an open file to another process; [`for_variable`] prepares a text for a
 //!   variable of a program.
 //! - [`programs`] finds the programs that a command needs and that are missing.
+//! - [`trace_context`] is the trace of the session, for the variables of its processes.
 //! - [`pty`] and [`editor`] are for programs that need a terminal; [`browser`] opens a page.
 //!
 //! # Invariants
@@ -35,6 +36,7 @@ pub mod run;
 pub mod secrets;
 pub mod signals;
 pub mod sweep;
+pub mod trace_context;
 
 use std::{
     fs::File,

@@ -253,6 +253,11 @@ impl SessionRuntime {
         self.journal.tail(self.began_at)
     }
 
+    /// The offset in the journal of the first record that this process writes.
+    pub const fn began_at(&self) -> u64 {
+        self.began_at
+    }
+
     /// The number of the last record, which tells readers of the journal that there is more. Closes
     /// when the session ends.
     pub fn news(&self) -> watch::Receiver<u64> {

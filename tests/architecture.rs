@@ -16,7 +16,7 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module uses, separated by spaces. Everything points towards the engine.
-const ARROWS: [(&str, &str); 25] = [
+const ARROWS: [(&str, &str); 26] = [
     ("text", ""),
     ("engine", "text"),
     ("git", ""),
@@ -39,6 +39,7 @@ const ARROWS: [(&str, &str); 25] = [
         "nats",
         "engine process config journal runtime present protocol socket",
     ),
+    ("otel", "engine process config journal runtime"),
     (
         "queue",
         "text engine config journal runtime present protocol socket nats",
@@ -63,7 +64,7 @@ const ARROWS: [(&str, &str); 25] = [
     ("logging", "process"),
     (
         "app",
-        "text engine process config present hooks journal runtime protocol socket nats queue mcp cli tui logging sessions farm",
+        "text engine process config present hooks journal runtime protocol socket nats otel queue mcp cli tui logging sessions farm",
     ),
     ("main", ""),
     ("lib", ""),

@@ -126,5 +126,6 @@ fn began(plan: SessionPlan) -> SessionStarted {
         fork: None,
         creel: String::new(),
         user: None,
+        trace: None,
     }
 }

@@ -59,7 +59,7 @@ use crate::{
         conversation::{AGENT_NOT_STARTED, AgentUpdate, FirstConversation, TurnEnd, TurnFailure},
         policy::{AgentFacts, AgentSpec, MODEL},
     },
-    process::run::StartError,
+    process::{run::StartError, trace_context::TracedWork},
 };
 
 /// How long an agent gets to initialize. Some are downloaded at their first start.
@@ -243,7 +243,7 @@ impl AcpAgent {
                 .map_err(|error| TurnFailure::new(error.to_string()));
             prepared.map_err(TurnAbortReason::Failed)?;
         }
-        let mut env = environment(&self.place);
+        let mut env = environment(&self.place, TracedWork::Session(0));
         env.extend(self.tool_options.iter().flat_map(ToolOptions::variables));
         env.extend(self.hooks.iter().flat_map(NativeHooks::variables));
         let command = with_flags(&self.known, model.as_deref(), &self.line, &mut env)

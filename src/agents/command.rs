@@ -42,6 +42,7 @@ use crate::{
     process::{
         VARIABLE_MAX, pty,
         run::{self, OutputStream, ProcessEnd, ProcessObserver as _, ProcessSpec},
+        trace_context::TracedWork,
     },
     text::{CarriageReturnMode, PlainTextFilter},
 };
@@ -218,7 +219,7 @@ impl CommandAgent {
             let prepared = hooks.prepare();
             prepared.map_err(|error| TurnFailure::new(error.to_string()))?;
         }
-        let mut env = environment(&self.place);
+        let mut env = environment(&self.place, TracedWork::Turn(request.turn.0));
         let tools = ToolServer::of(&self.place, &self.known);
         env.extend(tools.map(|tools| (mcp_tools::VARIABLE.to_owned(), tools.to_json())));
         env.extend(self.tools.iter().flat_map(ToolOptions::variables));

@@ -36,6 +36,7 @@ use crate::{
         output::OutputCapture,
         playback_pace::{PaceFile, PacedStep},
         run::{self, OutputStream, ProcessEnd, ProcessGroup, ProcessObserver, ProcessSpec},
+        trace_context::TracedWork,
     },
 };
 
@@ -405,7 +406,7 @@ impl TurnPlayback<'_> {
         let spec = ProcessSpec {
             command: command.to_owned(),
             cwd: self.place.cwd.clone(),
-            env: environment(self.place)
+            env: environment(self.place, TracedWork::Turn(self.id.0))
                 .into_iter()
                 .chain(path_with(self.place.creel.as_deref()))
                 .collect(),

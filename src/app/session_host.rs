@@ -22,7 +22,7 @@ use crate::{
         target,
         verb_outcome::FolderRetention,
     },
-    config::{NatsConfig, paths},
+    config::{NatsConfig, SessionServers, paths},
     engine::{
         SessionState,
         effect::ExitReason,
@@ -33,6 +33,7 @@ use crate::{
     hooks::builtin,
     journal::{self, SessionDir},
     nats::NatsEndpoint,
+    otel::TelemetryEndpoint,
     process::{
         children,
         playback_pace::{PaceFile, PlaybackPace},
@@ -61,7 +62,7 @@ pub(super) struct SessionHost<'a> {
     /// starts.
     pub(super) leftovers: DeadSessions,
     pub(super) of: ExitCodeSource,
-    pub(super) nats: Option<NatsConfig>,
+    pub(super) servers: SessionServers,
     /// The parent process. Without one, the user cannot leave the screen while the session runs.
     pub(super) parent: Option<ParentProcess>,
 }
@@ -78,7 +79,7 @@ pub(super) fn supervise(
         afterwards,
         leftovers,
         of,
-        nats,
+        servers,
         parent,
     } = host;
     if matches!(surface, SessionSurface::Nowhere) {
@@ -133,7 +134,7 @@ pub(super) fn supervise(
                     parent,
                     way_back,
                     pace,
-                    nats,
+                    servers,
                     next,
                 };
                 on_screen(window, || make(dirs)).await
@@ -142,7 +143,7 @@ pub(super) fn supervise(
                 in_background(
                     HeadlessSession {
                         folder,
-                        nats,
+                        servers,
                         parent,
                     },
                     || make(dirs),
@@ -153,7 +154,7 @@ pub(super) fn supervise(
                 printed(
                     HeadlessSession {
                         folder,
-                        nats,
+                        servers,
                         parent,
                     },
                     format,
@@ -193,7 +194,7 @@ pub(super) fn note_project(folder: &SessionDir) {
 
 struct HeadlessSession<'a> {
     folder: &'a SessionDir,
-    nats: Option<NatsConfig>,
+    servers: SessionServers,
     parent: Option<ParentProcess>,
 }
 
@@ -201,7 +202,7 @@ impl HeadlessSession<'_> {
     /// Opens the ways to reach the session, and makes signals and the end of the parent process end
     /// it.
     fn open_endpoints(self, runtime: &mut SessionRuntime) -> CliResult<ControlEndpoints> {
-        let endpoints = ControlEndpoints::open(self.folder, runtime, self.nats);
+        let endpoints = ControlEndpoints::open(self.folder, runtime, self.servers);
         if let Some(parent) = &self.parent {
             parent.guard(endpoints.way_out(runtime));
         }
@@ -253,7 +254,7 @@ struct ScreenSession<'a> {
     way_back: String,
     /// Set for a demo.
     pace: Option<PlaybackPace>,
-    nats: Option<NatsConfig>,
+    servers: SessionServers,
     next: NextCommands,
 }
 
@@ -267,14 +268,14 @@ async fn on_screen(
         parent,
         way_back,
         pace,
-        nats,
+        servers,
         next,
     } = window;
     let (live_in, live) = mpsc::channel(256);
     let mut runtime = make()?;
     let news = runtime.news();
     runtime.show_live(live_in);
-    let endpoints = ControlEndpoints::open(folder, &mut runtime, nats);
+    let endpoints = ControlEndpoints::open(folder, &mut runtime, servers);
     let (handle, way_out, nats) = (
         runtime.handle(),
         endpoints.way_out(&runtime),
@@ -359,6 +360,7 @@ pub(super) struct ControlEndpoints {
     folder: SessionDir,
     nats: Option<NatsConfig>,
     control_group: Option<ControlGroup>,
+    telemetry: Option<TelemetryEndpoint>,
 }
 
 impl ControlEndpoints {
@@ -366,8 +368,15 @@ impl ControlEndpoints {
     pub(super) fn open(
         folder: &SessionDir,
         runtime: &mut SessionRuntime,
-        nats: Option<NatsConfig>,
+        SessionServers { nats, otel }: SessionServers,
     ) -> Self {
+        let telemetry = otel.and_then(|otel| {
+            let opened = TelemetryEndpoint::open(otel, folder, runtime);
+            let silent = "creel: this session sends nothing to the OpenTelemetry collector";
+            opened
+                .inspect_err(|error| say(&format!("{silent}: {error}")))
+                .ok()
+        });
         let nats = nats.map(|mut nats| {
             // A session without tasks for the queue needs no name for it.
             let _ = target::name_queue(&mut nats, None, folder.project());
@@ -423,6 +432,7 @@ impl ControlEndpoints {
             folder: folder.clone(),
             nats,
             control_group,
+            telemetry,
         }
     }
 
@@ -453,6 +463,11 @@ impl ControlEndpoints {
             say(&format!(
                 "creel: the NATS server does not have all records of the session ({link}); the next session here that \
                  reaches this server sends the rest"
+            ));
+        }
+        if let Some(why) = self.telemetry.and_then(TelemetryEndpoint::close) {
+            say(&format!(
+                "creel: the OpenTelemetry collector does not have everything of the session: {why}"
             ));
         }
     }

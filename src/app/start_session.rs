@@ -46,7 +46,7 @@ use crate::{
             FolderRetention, NewSession, ResumedSession, SweepScope, ToolServerRequest,
         },
     },
-    config::{paths, trust::plan_document},
+    config::{SessionServers, paths, trust::plan_document},
     engine::{
         SessionState,
         event::{ActorKind, SessionStarted, StopTiming, UserPresence},
@@ -56,7 +56,7 @@ use crate::{
     journal::{self, Journal, OpenedJournal, SessionDir, SessionsDir},
     mcp::{self, McpServerEnd, NoSessionError},
     present::refusals,
-    process::{children, process_table::ControlGroup},
+    process::{children, process_table::ControlGroup, trace_context::TraceParent},
     protocol::process_origin,
     runtime::{RuntimeDirs, SessionHandle, SessionRuntime, handle::SessionProcesses, now},
 };
@@ -84,6 +84,7 @@ pub(super) fn began(
         fork: None,
         creel: VERSION.to_owned(),
         user: process_origin::user(),
+        trace: None,
     }
 }
 
@@ -99,7 +100,7 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
         only_pipeline,
         order,
         worktree,
-        nats,
+        servers,
         surface,
         afterwards,
         sweep,
@@ -112,7 +113,9 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
         (prepared.cwd, Some(prepared.worktree))
     });
     let (from, fork) = first.map_or((None, None), |first| (Some(first.id), first.fork_of));
+    let trace = servers.otel.as_ref().and_then(|_| TraceParent::inherited());
     let began = SessionStarted {
+        trace: trace.map(|parent| parent.to_string()),
         only_pipeline,
         order,
         worktree,
@@ -137,7 +140,7 @@ pub(super) fn begin(start: NewSession, parent: Option<&ParentProcess>) -> CliRes
         afterwards,
         leftovers,
         of,
-        nats,
+        servers,
         parent,
     };
     supervise(stage, |dirs| {
@@ -156,7 +159,7 @@ pub(super) fn resume(resumed: ResumedSession, parent: Option<&ParentProcess>) ->
         opened,
         input,
         exit_code: of,
-        nats,
+        servers,
         surface,
         sweep,
     } = resumed;
@@ -174,7 +177,7 @@ pub(super) fn resume(resumed: ResumedSession, parent: Option<&ParentProcess>) ->
         afterwards,
         leftovers,
         of,
-        nats,
+        servers,
         parent,
     };
     supervise(stage, |dirs| {
@@ -413,7 +416,7 @@ fn live(
             Err(failure) => return drop(tell.send(Err(failure))),
         };
         note_project(folder);
-        let endpoints = ControlEndpoints::open(folder, &mut runtime, None);
+        let endpoints = ControlEndpoints::open(folder, &mut runtime, SessionServers::default());
         let way_out = endpoints.way_out(&runtime);
         let (tokio, session) = (tokio::runtime::Handle::current(), runtime.handle());
         let _ = tell.send(Ok(SelfDrivenHandle {

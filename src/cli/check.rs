@@ -190,9 +190,10 @@ impl CheckReport {
             "task_type": args.task_type,
             "hooks": listed(settings, hooks),
             "imported": imports_listed(settings, plan.as_ref().ok()),
-            "nats": settings.nats.as_ref().map(|nats| json!({
+            "nats": settings.servers.nats.as_ref().map(|nats| json!({
                 "url": nats.shown(), "prefix": nats.prefix, "stream": nats.stream.name,
             })),
+            "otel": settings.servers.otel.as_ref().map(|otel| otel.endpoint.shown()),
             "warnings": warnings,
             "notes": plan.iter().flat_map(forgetful_agents).collect::<Vec<_>>(),
             "ready": problems.is_empty(),
@@ -225,6 +226,7 @@ impl CheckReport {
         text += &allowance(settings);
         text += &types(settings, args.task_type.as_deref());
         text += &nats(settings);
+        text += &otel(settings);
         text += &keymap_mistakes
             .iter()
             .map(|why| paint.paint(TextRole::Warning, format!("keymap     {}\n", plain(why))))
@@ -404,7 +406,7 @@ fn allowance(settings: &Settings) -> String {
 
 /// Where the records go, without the login.
 fn nats(settings: &Settings) -> String {
-    let Some(nats) = &settings.nats else {
+    let Some(nats) = &settings.servers.nats else {
         return String::new();
     };
     format!(
@@ -413,6 +415,17 @@ fn nats(settings: &Settings) -> String {
         plain(&nats.stream.name),
         plain(&nats.prefix)
     )
+}
+
+/// Where the trace and the metrics go.
+fn otel(settings: &Settings) -> String {
+    settings
+        .servers
+        .otel
+        .as_ref()
+        .map_or_else(String::new, |otel| {
+            format!("otel       {}\n", plain(&otel.endpoint.shown()))
+        })
 }
 
 fn permission(rule: &PermissionRule) -> String {

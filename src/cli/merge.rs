@@ -65,7 +65,7 @@ fn merge_queue(args: &MergeArgs) -> CliResult {
     )?;
     secrets::use_patterns(&plan.access.mask);
     let repository = ProjectRepository::of(&project.root)?;
-    let mut nats = on_command_line(args.nats.as_deref(), project.settings.nats.clone())?;
+    let mut nats = on_command_line(args.nats.as_deref(), project.settings.servers.nats.clone())?;
     if let Some(nats) = &mut nats {
         name_queue(nats, None, &project.root)?;
     }

@@ -208,7 +208,7 @@ impl SessionNeeds {
                 .map_or(Ok(BTreeMap::new()), unsaved_work)?,
             runs: runs_of_the_queue(root, repository.as_ref())?,
             unsent: unsent.into_iter().map(|folder| folder.name).collect(),
-            has_server: settings.map_or(true, |settings| settings.nats.is_some()),
+            has_server: settings.map_or(true, |settings| settings.servers.nats.is_some()),
         })
     }
 

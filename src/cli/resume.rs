@@ -131,10 +131,8 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
     let ui = project
         .as_ref()
         .map_or_else(|| Settings::default().ui, |project| project.settings.ui);
-    let nats = on_command_line(
-        args.nats.as_deref(),
-        project.and_then(Project::trusted_nats),
-    )?;
+    let mut servers = project.map(Project::trusted_servers).unwrap_or_default();
+    servers.nats = on_command_line(args.nats.as_deref(), servers.nats)?;
     let surface = SessionSurface::chosen(args.output, args.detach, ui);
     let input = Input::Resume {
         presence: surface.presence(),
@@ -179,7 +177,7 @@ pub(super) fn resume(args: &ResumeArgs) -> CliResult<VerbOutcome> {
         opened,
         input,
         exit_code,
-        nats,
+        servers,
         surface,
         sweep,
     };

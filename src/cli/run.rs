@@ -20,7 +20,7 @@ use super::{
     verb_outcome::{FolderRetention, NewSession, SweepScope, VerbOutcome},
 };
 use crate::{
-    config::{PlanRequest, paths::in_words},
+    config::{PlanRequest, SessionServers, paths::in_words},
     engine::{
         conversation::FirstConversation, event::UserPresence, policy::SessionPlan,
         tasks::graph::TaskGraph,
@@ -223,7 +223,10 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         only_pipeline: None,
         order: args.order.clone(),
         worktree: prepared,
-        nats: on_command_line(args.nats.as_deref(), settings.nats)?,
+        servers: SessionServers {
+            nats: on_command_line(args.nats.as_deref(), settings.servers.nats)?,
+            otel: settings.servers.otel,
+        },
         surface,
         afterwards: FolderRetention::Stays,
         sweep: SweepScope::Project,

@@ -111,7 +111,8 @@ pub(super) fn sessions(args: &SessionListArgs) -> CliResult {
     }
     // The queue of a project with a server is there.
     let is_here = args.all
-        || Project::load(&args.config).map_or(true, |project| project.settings.nats.is_none());
+        || Project::load(&args.config)
+            .map_or(true, |project| project.settings.servers.nats.is_none());
     if is_here {
         let roots = projects.iter().map(PathBuf::as_path);
         say_queue(ProjectQueues::default().summary(roots).counts);

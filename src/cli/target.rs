@@ -24,7 +24,7 @@ use crate::{
         error::say,
         target::remote_sessions::NatsServerConnection,
     },
-    config::{self, Settings, nats::NatsConfig, paths, trust::TrustStore},
+    config::{self, SessionServers, Settings, nats::NatsConfig, paths, trust::TrustStore},
     engine::{actor::UserCommand, refusal::Refusal},
     journal::{self, JournalError, SessionDir, SessionsDir},
     process::process_table::ProcessTable,
@@ -152,17 +152,23 @@ impl Project {
         trust_store().is_ok_and(|store| store.trusts(&place, &self.settings.documents))
     }
 
-    /// The server in the current config, since a journal contains no login. The config may have
+    /// The servers in the current config, since a journal contains no login. The config may have
     /// changed since the session started, so it must be trusted as it is now.
-    pub(crate) fn trusted_nats(self) -> Option<NatsConfig> {
-        let trusted = self.is_trusted();
-        if self.settings.nats.is_some() && !trusted {
-            say(
-                "creel: the config has changed since you trusted it, so creel does not publish to NATS; trust it with \
-                 `creel trust`",
-            );
+    pub(crate) fn trusted_servers(self) -> SessionServers {
+        let servers = &self.settings.servers;
+        let silent = match (&servers.nats, &servers.otel) {
+            (None, None) => return SessionServers::default(),
+            (Some(_), None) => "does not publish to NATS",
+            (None, Some(_)) => "sends nothing to the OpenTelemetry collector",
+            (Some(_), Some(_)) => "sends nothing to NATS and the OpenTelemetry collector",
+        };
+        if self.is_trusted() {
+            return self.settings.servers;
         }
-        self.settings.nats.filter(|_| trusted)
+        say(&format!(
+            "creel: the config has changed since you trusted it, so creel {silent}; trust it with `creel trust`"
+        ));
+        SessionServers::default()
     }
 
     /// The canonical path of the config, under which it is trusted.

@@ -13,7 +13,7 @@ use crate::{
         },
         target::remote_sessions::{NatsServerConnection, RecordedSession},
     },
-    config::{NatsConfig, UiSettings},
+    config::{SessionServers, UiSettings},
     engine::{
         conversation::FirstConversation, input::Input, policy::SessionPlan,
         submit::kind::PipelineKind, tasks::graph::TaskGraph,
@@ -114,7 +114,7 @@ pub(crate) struct NewSession {
     pub(crate) order: Option<String>,
     /// Where it works, if not in the project's folder.
     pub(crate) worktree: Option<PreparedWorktree>,
-    pub(crate) nats: Option<NatsConfig>,
+    pub(crate) servers: SessionServers,
     pub(crate) surface: SessionSurface,
     pub(crate) afterwards: FolderRetention,
     pub(crate) sweep: SweepScope,
@@ -132,7 +132,7 @@ pub(crate) struct ResumedSession {
     /// Why the session is resumed.
     pub(crate) input: Input,
     pub(crate) exit_code: ExitCodeSource,
-    pub(crate) nats: Option<NatsConfig>,
+    pub(crate) servers: SessionServers,
     pub(crate) surface: SessionSurface,
     pub(crate) sweep: SweepScope,
 }

@@ -122,7 +122,10 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         return list_workers(args).map(VerbOutcome::Done);
     }
     let project = Project::load(&args.queue.config)?;
-    let mut nats = on_command_line(args.queue.url.as_deref(), project.settings.nats.clone())?;
+    let mut nats = on_command_line(
+        args.queue.url.as_deref(),
+        project.settings.servers.nats.clone(),
+    )?;
     let options = args.options();
     let plans = Eligibility::new(&project.settings, options.filter()).plans()?;
     let would_run = plans

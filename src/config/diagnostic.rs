@@ -214,7 +214,9 @@ fn write_excerpt(
 }
 
 /// Parts of keys whose values are not shown, even if misspelt.
-const SECRETS: [&str; 4] = ["pas", "token", "secret", "pwd"];
+const SECRETS: [&str; 8] = [
+    "pas", "token", "secret", "pwd", "auth", "header", "-key", "apikey",
+];
 /// A key that contains one of them, but is only a number of tokens.
 const AMOUNT: &str = "tokens";
 
@@ -545,6 +547,9 @@ mod tests {
             "nats: { url: 'tls://hunter2@host', prefix: WRONG }",
             "nats: { prefix: WRONG, pasword: hunter2 }",
             "  token: hunter2 WRONG",
+            "otel: { headers: { x-team: hunter2 }, WRONG: 1 }",
+            "    Authorization: Bearer hunter2 # WRONG",
+            "    x-api-key: hunter2 # WRONG",
         ] {
             let shown = shown(
                 text,

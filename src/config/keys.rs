@@ -82,6 +82,8 @@ pub static ROOT: MapShape = shape("config", &[
         of these keys.").or(DefaultValue::Bool(false)),
     section("nats", &NATS, "A NATS server, to watch and control the session from other \
         machines.").or_null(),
+    section("otel", &OTEL, "An OpenTelemetry collector, which gets the session as a trace and \
+        metrics.").or_null(),
     section("ui", &UI, "Settings of the screen."),
 ]);
 
@@ -216,6 +218,13 @@ pub static NATS: MapShape = shape("nats", &[
         day.").or_int(0),
     integer("max_bytes", 0..=i64::MAX, "The maximum size of the stream, in bytes. Beyond it, the \
         stream drops the oldest records; 0: any size.").or_int(0),
+]);
+
+pub static OTEL: MapShape = shape("otel", &[
+    text("endpoint", "The collector's address for OTLP over HTTP, such as `http://localhost:4318`. \
+        creel appends `/v1/traces` and `/v1/metrics`.").required(),
+    map("headers", &Text, "More headers of each request, such as `authorization`. `${NAME}` stands \
+        for an environment variable."),
 ]);
 
 pub static NATS_TLS: MapShape = shape("nats_tls", &[

@@ -22,10 +22,10 @@ use super::{
     keys::{AGENT, AUTOMATION, HOOKS, ROOT, STOP, TASK_TYPE, TYPE_STOP, UI},
     nats,
     node::{self, ConfigKey, ConfigNode, FileReadError, NodeKind},
-    paths, plan,
+    otel, paths, plan,
     settings::{
-        AgentOverrides, ConfigDocument, DESCRIBE, Settings, TaskAgents, TaskType, UiSettings,
-        agent_names,
+        AgentOverrides, ConfigDocument, DESCRIBE, SessionServers, Settings, TaskAgents, TaskType,
+        UiSettings, agent_names,
     },
     shape::ValueType,
     stop, validate,
@@ -207,9 +207,14 @@ impl ConfigLoader {
             hooks,
             task_types,
             notes,
-            nats: root
-                .given("nats")
-                .and_then(|given| nats::lower(&mut self.report, given, &self.path)),
+            servers: SessionServers {
+                nats: root
+                    .given("nats")
+                    .and_then(|given| nats::lower(&mut self.report, given, &self.path)),
+                otel: root
+                    .given("otel")
+                    .and_then(|given| otel::lower(&mut self.report, given)),
+            },
             ui: ui(&root),
             imports: std::mem::take(&mut self.imports),
             documents: std::mem::take(&mut self.documents),

@@ -113,7 +113,7 @@ impl Secret {
         Ok(all + &read(rest))
     }
 
-    fn variables(&self) -> Vec<&str> {
+    pub(super) fn variables(&self) -> Vec<&str> {
         let mut names = Vec::new();
         let mut rest = self.0.as_str();
         while let Some((_, name, after)) = placeholder(rest) {
@@ -328,7 +328,7 @@ pub(super) fn lower(
     })
 }
 
-fn check_variables(text: &str) -> Result<(), &'static str> {
+pub(super) fn check_variables(text: &str) -> Result<(), &'static str> {
     let mut rest = text;
     while let Some(at) = rest.find("${") {
         let Some((_, name, after)) = placeholder(&rest[at..]) else {

@@ -16,6 +16,7 @@ use super::{
     diagnostic::{Diagnostic, names, quoted, suggest},
     hooks::HookLists,
     nats::NatsConfig,
+    otel::OtelConfig,
     paths,
 };
 use crate::{
@@ -51,13 +52,21 @@ pub struct Settings {
     pub task_types: BTreeMap<String, TaskType>,
     /// By agent. Entries without overrides are omitted.
     pub notes: BTreeMap<String, AgentOverrides>,
-    pub nats: Option<NatsConfig>,
+    pub servers: SessionServers,
     pub ui: UiSettings,
     /// Every file that affects which commands run. Trust covers their contents.
     pub documents: Vec<ConfigDocument>,
     pub warnings: Vec<Diagnostic>,
     /// Further warnings, which only `creel check` shows.
     pub advice: Vec<Diagnostic>,
+}
+
+/// The servers that a session reports to. A session gets them from today's config each time it starts
+/// or resumes, because a login must not be on record.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SessionServers {
+    pub nats: Option<NatsConfig>,
+    pub otel: Option<OtelConfig>,
 }
 
 /// The settings in an agent's entry besides its launch method.

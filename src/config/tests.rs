@@ -6,6 +6,7 @@ mod checks;
 mod example;
 mod mistakes;
 mod nats;
+mod otel;
 mod permissions;
 mod rules;
 mod schema_check;

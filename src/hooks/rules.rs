@@ -225,6 +225,7 @@ fn spec(job: &RuleJob, place: &HookWorkspace) -> Result<ProcessSpec, HookCommand
         offered: OFFERED,
         facts: &job.facts,
         claude: None,
+        run: job.run,
     };
     // The session's variables come last, so that configured ones cannot replace them.
     let env = env

@@ -514,7 +514,7 @@ async fn decided(
 async fn hand_in(root: &Path, task: &str) -> Result<(), String> {
     let settings = paths::find(root)
         .and_then(|path| config::load(&path, paths::agents_file().as_deref()).ok());
-    if settings.is_some_and(|settings| settings.nats.is_some()) {
+    if settings.is_some_and(|settings| settings.servers.nats.is_some()) {
         return Err("this project's queue is on its server now: decide there".to_owned());
     }
     let program = std::env::current_exe().map_err(|error| error.to_string())?;

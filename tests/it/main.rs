@@ -93,6 +93,7 @@ mod support;
 mod tampering;
 mod task_branches;
 mod tasks_cli;
+mod telemetry;
 mod terminal;
 mod terminal_gates;
 mod test_agent;

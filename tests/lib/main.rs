@@ -16,4 +16,5 @@ mod reports;
 mod screen;
 mod stats;
 mod support;
+mod telemetry;
 mod workflow_config;

@@ -40,6 +40,7 @@ use crate::{
         },
         policy::{AgentFacts, ServicePolicy},
     },
+    process::trace_context::TracedWork,
     text::counted,
 };
 
@@ -468,7 +469,9 @@ impl AcpServices {
     ) -> Result<s::TerminalId, Error> {
         let site = TerminalEnvironment {
             project_dir: self.project_dir.clone(),
-            env: environment(&self.place).into_iter().collect(),
+            env: environment(&self.place, TracedWork::Session(0))
+                .into_iter()
+                .collect(),
             unset: self.place.unset(),
             mark: self.place.mark.clone(),
             news: news.clone(),

@@ -24,12 +24,25 @@ use crate::{
     },
     engine::{
         conversation::{ConversationMode, StopReason, TurnEnd, TurnFailure},
+        ids::TurnId,
         policy::UsageScope,
     },
+    process::trace_context::{self, TracedWork},
 };
 
 /// How long a cancelled turn gets to end before creel ends the process.
 const CANCEL_GRACE: Duration = Duration::from_secs(3);
+
+/// The trace of a turn, where the protocol has a place for it: the agent's variables are those of
+/// the session.
+fn trace_of_turn(turn: TurnId) -> Option<s::Meta> {
+    let parent = trace_context::parent_of(TracedWork::Turn(turn.0))?;
+    Some(
+        [("traceparent".to_owned(), parent.into())]
+            .into_iter()
+            .collect(),
+    )
+}
 
 impl AcpAgent {
     pub(super) async fn one_turn(
@@ -135,11 +148,9 @@ impl AcpAgent {
             request.text.clone()
         };
         let content = vec![s::ContentBlock::from(text)];
-        let mut asked = Box::pin(
-            stage
-                .link
-                .ask(s::PromptRequest::new(conversation.clone(), content)),
-        );
+        let prompt =
+            s::PromptRequest::new(conversation.clone(), content).meta(trace_of_turn(request.turn));
+        let mut asked = Box::pin(stage.link.ask(prompt));
         let answered = stage
             .until(&mut asked, Some(turn.cancel), turn.deadline)
             .await;

@@ -115,7 +115,7 @@ fn of_session(
     let ui = project
         .as_ref()
         .map_or_else(|| Settings::default().ui, |project| project.settings.ui);
-    let nats = project.and_then(Project::trusted_nats);
+    let servers = project.map(Project::trusted_servers).unwrap_or_default();
     let surface = SessionSurface::chosen(args.output, DetachArgs::default(), ui);
     let input = Input::Pipeline {
         pipeline,
@@ -130,7 +130,7 @@ fn of_session(
         opened,
         input,
         exit_code,
-        nats,
+        servers,
         surface,
         sweep,
     };
@@ -168,7 +168,7 @@ fn of_work_tree(pipeline: PipelineKind, args: &PipelineArgs) -> CliResult<VerbOu
         only_pipeline: Some(pipeline),
         order: None,
         worktree: None,
-        nats: settings.nats,
+        servers: settings.servers,
         surface: SessionSurface::chosen(args.output, DetachArgs::default(), settings.ui),
         afterwards: FolderRetention::Stays,
         sweep: SweepScope::Session,

@@ -1,5 +1,5 @@
 //! Whether a session can run here: checks the programs of all agents, hooks, rules and other
-//! commands that it can start, and what `nats:` needs.
+//! commands that it can start, and what `nats:` and `otel:` need.
 //!
 //! Owns what `creel check` reports beyond a valid config, and what `creel run` refuses before
 //! anything runs.
@@ -89,6 +89,7 @@ pub(crate) fn problems(
     problems.extend(missing_helpers(settings, plan, asked));
     problems.extend(command_problems(root, plan));
     problems.extend(nats_problems(settings));
+    problems.extend(otel_problems(settings));
     Ok(Some(problems))
 }
 
@@ -567,11 +568,22 @@ fn judges(hook: &StopHook) -> Vec<&str> {
         .collect()
 }
 
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
+fn otel_problems(settings: &Settings) -> Vec<String> {
+    let servers = settings.servers.otel.iter();
+    let variables = servers.flat_map(|otel| otel.missing_variables(is_set));
+    variables
+        .map(|name| format!("`otel:` needs the environment variable `{name}`, which is not set"))
+        .collect()
+}
+
 fn nats_problems(settings: &Settings) -> Vec<String> {
-    let Some(nats) = &settings.nats else {
+    let Some(nats) = &settings.servers.nats else {
         return Vec::new();
     };
-    let is_set = |name: &str| std::env::var_os(name).is_some();
     let variables = nats.missing_variables(is_set).into_iter();
     let variables = variables
         .map(|name| format!("`nats:` needs the environment variable `{name}`, which is not set"));

@@ -221,14 +221,20 @@ pub(crate) fn of_project(project: &Project, plan: &SessionPlan) -> Vec<String> {
     };
     // A server runs nothing by itself, but its owner can read everything and send commands to the
     // agent.
-    let server = settings.nats.as_ref().map(NatsConfig::shown);
+    let server = settings.servers.nats.as_ref().map(NatsConfig::shown);
     let server = server
         .map(|url| format!("(nats) sends records to {url}, and receives commands from there"));
+    let collector = settings.servers.otel.as_ref();
+    let collector = collector.map(|otel| {
+        let endpoint = otel.endpoint.shown();
+        format!("(otel) sends what the session does to {endpoint}")
+    });
     let mut seen = BTreeSet::new();
     let all = std::iter::once(plan)
         .chain(&others)
         .flat_map(of)
-        .chain(server);
+        .chain(server)
+        .chain(collector);
     all.filter(|line| seen.insert(line.clone())).collect()
 }
 

@@ -48,7 +48,7 @@ impl NatsServerConnection {
         };
         let config = Project::load(config)
             .ok()
-            .and_then(|project| project.settings.nats);
+            .and_then(|project| project.settings.servers.nats);
         let nats =
             NatsConfig::named(url, config).map_err(|error| CliError::usage(error.to_string()))?;
         Self::reach(nats).map(Some)
@@ -61,7 +61,7 @@ impl NatsServerConnection {
         }
         let project = Project::load(config)?;
         let (place, is_trusted) = (project.config_place(), project.is_trusted());
-        let Some(nats) = project.settings.nats else {
+        let Some(nats) = project.settings.servers.nats else {
             return Ok(None);
         };
         // Logging in sends the server what the config names, such as a token from the environment.

@@ -132,6 +132,7 @@ fn the_schema_and_the_loader_refuse_the_same_mistakes() {
         json!({ "gates": { "delivery": true } }),
         json!({ "stop": { "rules": [{ "name": "x", "type": "magic" }] } }),
         json!({ "nats": { "tls": true } }),
+        json!({ "otel": { "headers": {} } }),
         json!([]),
     ] {
         assert_ne!(objections(&json_schema(), &wrong), [""; 0], "{wrong}");

@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn nats(text: &str) -> NatsConfig {
-    good(text).nats.expect("a server")
+    good(text).servers.nats.expect("a server")
 }
 
 #[test]

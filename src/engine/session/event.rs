@@ -146,6 +146,10 @@ pub struct SessionStarted {
     /// The user that started it. None in journals of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// The span of another program in whose trace it is (W3C `traceparent`). None: it has its own
+    /// trace, or sends none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 impl SessionStarted {

@@ -505,6 +505,7 @@ impl World {
             fork: None,
             creel: String::new(),
             user: None,
+            trace: None,
         };
         Self::from_events(
             script,
