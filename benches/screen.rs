@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crossterm::event::{KeyCode, KeyEvent};
 use measure::{Figure, Finding, Result, Verdict, check, compare, median};
 use memory::{forget_peak, peak_memory_kib};
 use ratatui::{buffer::Buffer, layout::Rect};
@@ -26,7 +27,7 @@ use creel::{
     config::ThemeName as Choice,
     engine::{
         budget::CostTotal,
-        event::{Event, TurnEvent},
+        event::{Event, IterationOutcome, RetryEvent, SessionEvent, TurnEvent},
         ids::TurnId,
         time::UnixTime,
     },
@@ -43,7 +44,9 @@ use creel::{
         },
         keymap::Keymap,
         model::{Pane, ScreenMode, ScreenModel},
+        request::ScreenEvent,
         theme::ScreenTheme,
+        update::update,
         view,
     },
 };
@@ -54,6 +57,8 @@ const SHORT: usize = 1_000;
 /// Many tasks and few.
 const MANY: u32 = 10_000;
 const FEW: u32 = 100;
+/// The iterations of a session that runs for a night.
+const ITERATIONS: u32 = 500;
 /// Bytes of agent text.
 const TEXT: usize = 100_000_000;
 /// How much the memory may grow meanwhile.
@@ -79,6 +84,10 @@ fn main() -> ExitCode {
         Figure {
             name: "tasks",
             measure: tasks,
+        },
+        Figure {
+            name: "iterations",
+            measure: iterations,
         },
         Figure {
             name: "frame",
@@ -193,6 +202,95 @@ fn frame() -> Result<Vec<Finding>> {
         at_the_end.finding("200 frames over 1,000,000 lines", "over 1,000 lines", 1.5),
         at_the_top.finding("the same, scrolled to the top", "over 1,000 lines", 1.5),
     ])
+}
+
+/// Scrolling through a session of many iterations compared with one of few, and jumping through it.
+fn iterations() -> Result<Vec<Finding>> {
+    let (many, few) = (
+        RefCell::new(iterated(ITERATIONS)),
+        RefCell::new(iterated(ITERATIONS / 50)),
+    );
+    let scrolled = compare(9, || Ok(scroll_frames(&many)), || Ok(scroll_frames(&few)))?;
+    let slowest = slowest_frame(&many);
+    Ok(vec![
+        scrolled.finding(
+            "200 frames while scrolling over 500 iterations",
+            "over 10 iterations",
+            1.5,
+        ),
+        Finding {
+            text: format!(
+                "the slowest of these frames took {slowest:?}, and {FRAME:?} are there for each"
+            ),
+            verdict: Verdict::Information,
+        },
+    ])
+}
+
+/// A screen of a session with this many iterations, each with text, a retry and a check.
+fn iterated(count: u32) -> ScreenModel {
+    let mut model = model((120, 40));
+    let mut seq = 0;
+    let mut take = |event: Event| {
+        seq += 1;
+        let at = UnixTime(i64::try_from(seq).unwrap_or(0) * 1_000);
+        let record = Record {
+            at,
+            event,
+            ..said(seq, 1, String::new())
+        };
+        let spot = RecordSpan {
+            offset: 0,
+            length: 0,
+        };
+        model.take(spot, &record);
+    };
+    for iteration in 1..=count {
+        take(Event::Session(SessionEvent::IterationStarted { iteration }));
+        for line in 0..40 {
+            take(Event::Turn(TurnEvent::AgentSaid {
+                iteration,
+                turn: TurnId(u64::from(iteration)),
+                text: format!("line {line} of iteration {iteration}\n\n"),
+            }));
+        }
+        take(Event::Retry(RetryEvent::Counted {
+            used: 1,
+            limit: 5,
+            hook: "tests".into(),
+            reason: "2 of 212 tests failed".into(),
+            no_progress: false,
+            feedback: None,
+        }));
+        take(Event::Session(SessionEvent::IterationCompleted {
+            iteration,
+            outcome: IterationOutcome::Done,
+        }));
+    }
+    model
+}
+
+/// Frames while the user scrolls up, and the slowest of them.
+fn scrolled(model: &mut ScreenModel) -> (Duration, Duration) {
+    let (started, mut slowest) = (Instant::now(), Duration::ZERO);
+    model.stream.to_end();
+    draw(model, None);
+    for _ in 0..200 {
+        let frame = Instant::now();
+        let key = KeyEvent::from(KeyCode::Up);
+        update(model, ScreenEvent::Key(key), &|_| None);
+        draw(model, None);
+        slowest = slowest.max(frame.elapsed());
+    }
+    (started.elapsed(), slowest)
+}
+
+fn scroll_frames(model: &RefCell<ScreenModel>) -> Duration {
+    scrolled(&mut model.borrow_mut()).0
+}
+
+fn slowest_frame(model: &RefCell<ScreenModel>) -> Duration {
+    scrolled(&mut model.borrow_mut()).1
 }
 
 /// A frame with a tree of many tasks compared with one with few; then the same with a changed task

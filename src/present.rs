@@ -6,6 +6,7 @@ pub mod describe;
 pub mod end_card;
 pub mod gate_words;
 pub mod hook_stats;
+pub mod iteration_line;
 pub mod policies;
 pub mod refusals;
 pub mod session_chip;

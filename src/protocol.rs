@@ -7,6 +7,7 @@ pub mod process_origin;
 mod reply;
 mod request;
 pub mod view;
+mod worker_order;
 
 pub use process_origin::{CallerInfo, ClientKind};
 pub use reply::{
@@ -17,6 +18,8 @@ pub use request::{
     ItemFilter, LONGEST_REQUEST, RequestError, SessionQuery, SessionRequest, WatchRequest,
     read_request, request_line,
 };
+
+pub use worker_order::WorkerOrder;
 
 use std::fmt;
 

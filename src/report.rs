@@ -23,7 +23,6 @@ pub mod stats;
 mod words;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fs::{self, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
@@ -44,7 +43,6 @@ use crate::{
         hooks::point::HookPoint,
         ids::{GateId, ItemId, RunId, TurnId},
         pending::ItemState,
-        session::event::SessionWorktree,
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
         verify::{base_tests::TestSource, test_guard::TestComparison},
     },
@@ -113,11 +111,6 @@ pub struct ReportedSession {
     pub models: Vec<String>,
     pub task_type: Option<String>,
     pub branch: Option<String>,
-    #[serde(skip)]
-    pub(crate) worktree: Option<SessionWorktree>,
-    /// The folder that it worked in.
-    #[serde(skip)]
-    pub(crate) cwd: String,
     pub pull_request: Option<String>,
     /// Whether its change was merged.
     #[serde(skip)]
@@ -246,20 +239,6 @@ pub struct ReportedStage {
     pub commit_before: Option<String>,
     pub commit_after: Option<String>,
     pub diff: ReportedDiff,
-    #[serde(skip)]
-    pub(crate) left: StageFiles,
-}
-
-/// The files of a stage, with their exact names, as its last turn left them.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct StageFiles {
-    pub(crate) names: BTreeSet<String>,
-    /// Files with uncommitted changes. None if the records do not name all of them.
-    pub(crate) dirty: Option<BTreeSet<String>>,
-    /// The beginnings of the SHA-256 digests of the contents. None if the file was removed.
-    pub(crate) digests: BTreeMap<String, Option<String>>,
-    /// Whether creel did not see what a turn changed.
-    pub(crate) has_unseen: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -501,6 +501,7 @@ impl SessionRuntime {
             if let Event::Session(SessionEvent::Ended {
                 outcome,
                 lines,
+                files: by_file,
                 submittable,
                 ..
             }) = event
@@ -508,7 +509,10 @@ impl SessionRuntime {
                 // This can take a moment.
                 self.announce();
                 let (cwd, files) = (&self.dirs.cwd, &self.state.iterations.all_files);
-                *lines = worktree::count_lines(cwd, &self.state.began.id, files).await;
+                let counted = worktree::count_lines(cwd, &self.state.began.id, files).await;
+                (*lines, *by_file) = counted.map_or_else(Default::default, |counted| {
+                    (Some(counted.lines), counted.largest())
+                });
                 // Without a change there is nothing to submit; without a commit, there is no
                 // repository.
                 let has_work = *outcome == SessionOutcome::Complete

@@ -11,8 +11,10 @@
 
 pub mod ansi;
 pub mod cast;
+pub mod changes;
 mod command_queue;
 mod diff;
+mod diff_reader;
 pub mod hints;
 pub mod home;
 pub mod hook_rows;
@@ -23,6 +25,7 @@ pub mod modals;
 pub mod model;
 pub mod output_lines;
 pub mod panes;
+pub mod patch;
 pub mod replay;
 pub mod request;
 pub mod runs;
@@ -35,6 +38,8 @@ pub mod text;
 pub mod theme;
 pub mod update;
 pub mod view;
+
+pub use crate::report::session_diff::DiffPlace;
 
 use std::{
     io::{self, Write as _},
@@ -78,7 +83,7 @@ use crate::{
         clock::{session_time, sleep_until},
     },
     sessions::session_client::SessionAddress,
-    tui::{command_queue::CommandQueue, session_records::UnreadHistory},
+    tui::{command_queue::CommandQueue, diff_reader::DiffReader, session_records::UnreadHistory},
 };
 
 #[derive(Debug, Clone)]
@@ -146,6 +151,8 @@ pub struct ScreenSource {
     pub pace: Option<(PaceFile, PlaybackPace)>,
     /// The connection of the session, or of this screen, to a NATS server.
     pub nats: Option<watch::Receiver<NatsStatus>>,
+    /// Where the files of the session are.
+    pub files: DiffPlace,
 }
 
 /// How the user left the screen.
@@ -174,6 +181,7 @@ struct Tui {
     over: bool,
     stay: ExitCondition,
     commands: CommandQueue,
+    diffs: DiffReader,
     /// Until then, an interrupt was meant for the user's editor.
     deaf_until: Option<Instant>,
 }
@@ -217,6 +225,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         None
     };
     let commands = CommandQueue::new(source.client.clone());
+    let diffs = DiffReader::new(source.journal.clone(), source.files.clone());
     let terminal = ScreenTerminal::open(&options)?;
     model.size = terminal.screen.size()?;
     let mut tui = Tui {
@@ -230,6 +239,7 @@ pub async fn run(source: ScreenSource, options: ScreenOptions) -> io::Result<Scr
         over: false,
         stay: ExitCondition::AsLongAsWanted,
         commands,
+        diffs,
         deaf_until: None,
     };
     tui.load_replay()?;
@@ -259,6 +269,9 @@ impl Tui {
         self.called = self.open_gate().map(|gate| gate.id);
         while !self.is_done() {
             self.model.now = session_time();
+            for part in self.model.due_changes() {
+                self.diffs.ask(part);
+            }
             self.draw_if_due()?;
             let tick = self.model.next_tick();
             let frame = self.terminal.next_frame();
@@ -279,6 +292,10 @@ impl Tui {
                 // turn.
                 () = std::future::ready(()), if self.history.is_some() => self.read_history()?,
                 msg = self.commands.answer() => {
+                    self.terminal.changed = true;
+                    self.take(msg).await?;
+                }
+                msg = self.diffs.answer() => {
                     self.terminal.changed = true;
                     self.take(msg).await?;
                 }
@@ -441,6 +458,7 @@ impl Tui {
                 let folder = self.source.journal.parent().unwrap_or(Path::new("."));
                 return Ok(Some(ScreenEvent::Read(output.viewer(folder))));
             }
+            ScreenRequest::ReadDiff(part) => self.diffs.ask(part),
             ScreenRequest::Seek(target) => self.seek(target)?,
         }
         Ok(None)

@@ -23,6 +23,7 @@ use crate::{
     },
     config::{UiSettings, paths},
     farm::worker::ScreenedWorker,
+    runtime::clock::session_time,
     sessions::{
         SessionKey,
         session_client::RemoteUpdates,
@@ -30,7 +31,9 @@ use crate::{
     },
     tui::{
         ScreenExit,
-        home::{self, HomeExit, HomeOptions, HomeSource, SessionStart, model::HomeMemory},
+        home::{
+            self, HomeExit, HomeOptions, HomeSource, HomeWorker, SessionStart, model::HomeMemory,
+        },
         model::Toast,
         request::CloseBehavior,
         theme::ThemeRole,
@@ -48,6 +51,7 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         ui,
         worker,
     } = args;
+    let (worker, facts) = worker.unzip();
     let server = match worker {
         Some(_) => None,
         None => NatsServerConnection::named(&nats, &ConfigArgs::default())?,
@@ -87,7 +91,18 @@ pub(super) fn show(args: HomeRequestArgs) -> CliResult {
         source,
         root,
         has_config,
-        worker: worker.as_ref().map(ScreenedWorker::end),
+        worker: worker
+            .as_ref()
+            .zip(facts)
+            .map(|(worker, facts)| HomeWorker {
+                end: worker.end(),
+                orders: worker.orders(),
+                started: session_time(),
+                jobs: facts.jobs,
+                agents: facts.agents,
+                merges: facts.merges,
+                drains: facts.drains,
+            }),
     };
     let mut memory = HomeMemory::default();
     loop {

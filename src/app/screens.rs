@@ -44,6 +44,7 @@ fn attach_here(screen: LocalScreen, tie: CloseBehavior) -> CliResult<ScreenExit>
         tie,
         pace: None,
         nats,
+        files: tui::DiffPlace::Here(folder.project().to_owned()),
     };
     let tokio = error::start_tokio()?;
     let shown = tokio.block_on(tui::run(source, screen_options(ui)));
@@ -92,6 +93,7 @@ fn attach_remote(screen: RemoteScreen, tie: CloseBehavior) -> CliResult<ScreenEx
         tie,
         pace: None,
         nats: Some(link),
+        files: tui::DiffPlace::Elsewhere(std::env::current_dir().unwrap_or_default()),
     };
     let following = tokio.spawn(copy.follow(
         events.into_inner(),
@@ -127,6 +129,7 @@ pub(super) fn replay(screen: &ReplayScreen) -> CliResult<ScreenExit> {
         tie: CloseBehavior::default(),
         pace: None,
         nats: None,
+        files: screen.session.files(),
     };
     let shown = error::start_tokio()?.block_on(tui::run(source, screen_options(screen.ui)));
     shown.map_err(|error| CliError::failed(format!("the screen failed: {error}")))

@@ -299,6 +299,7 @@ async fn on_screen(
         tie,
         pace,
         nats,
+        files: tui::DiffPlace::Here(folder.project().to_owned()),
     };
     let session = tokio::spawn(runtime.run());
     let log = options

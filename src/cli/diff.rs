@@ -14,9 +14,8 @@ use crate::{
         style::{ColourMode, TextRole},
         text::{counted, plain, plain_line},
     },
-    report::{
-        Report,
-        session_diff::{ChangedFile, DiffPart, DiffPlace, DiffSource, SessionDiff, session_diff},
+    report::session_diff::{
+        ChangedFile, DiffPart, DiffPlace, DiffSource, SessionDiff, WorkHistory, session_diff,
     },
 };
 
@@ -49,16 +48,16 @@ pub struct DiffArgs {
 pub(super) fn diff(args: &DiffArgs) -> CliResult {
     let (session, iteration) = chosen(args)?;
     let recorded = RecordedSession::find(session, &args.config, &args.nats)?;
-    let report = Report::read(&recorded.folder().journal())?;
+    let history = WorkHistory::read(&recorded.folder().journal())?;
     let part = iteration.map_or(DiffPart::Session, DiffPart::Iteration);
     let here = target::here()?;
     let place = if args.nats.url.is_some() {
-        DiffPlace::Elsewhere(&here)
+        DiffPlace::Elsewhere(here)
     } else {
-        DiffPlace::Here(recorded.folder().project())
+        DiffPlace::Here(recorded.folder().project().to_owned())
     };
     let diff =
-        session_diff(&report, part, place).map_err(|error| CliError::usage(error.to_string()))?;
+        session_diff(&history, part, &place).map_err(|error| CliError::usage(error.to_string()))?;
     if args.json {
         return json(&diff);
     }

@@ -18,7 +18,7 @@ use crate::{
         conversation::FirstConversation, input::Input, policy::SessionPlan,
         submit::kind::PipelineKind, tasks::graph::TaskGraph,
     },
-    farm::worker::ScreenedWorker,
+    farm::worker::{ScreenedWorker, ShownWorker},
     journal::{OpenedJournal, SessionDir},
     nats::remote_journal::RemoteJournal,
     sessions::session_client::RemoteUpdates,
@@ -68,7 +68,7 @@ pub(crate) struct HomeRequestArgs {
     pub(crate) has_config: bool,
     pub(crate) ui: UiSettings,
     /// A worker whose sessions are shown, and nothing else.
-    pub(crate) worker: Option<ScreenedWorker>,
+    pub(crate) worker: Option<(ScreenedWorker, ShownWorker)>,
 }
 
 /// A session to replay on the screen.

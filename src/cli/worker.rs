@@ -36,8 +36,8 @@ use crate::{
         merge_loop::{BATCH, MergeLoop},
         merge_queue::wanted_base,
         worker::{
-            Eligibility, ScreenedWorker, WorkerCrew, WorkerIdentity, WorkerOptions, WorkerSite,
-            end_with_screen,
+            Eligibility, ScreenedWorker, ShownWorker, WorkerCrew, WorkerIdentity, WorkerOptions,
+            WorkerSite, end_with_screen,
         },
         worker_budget::WorkerBudget,
         worker_merger::WorkerMerger,
@@ -159,6 +159,15 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         ));
     }
     if args.wants_screen() {
+        let mut agents: Vec<String> = plans.iter().map(|plan| plan.agent.clone()).collect();
+        agents.sort();
+        agents.dedup();
+        let facts = ShownWorker {
+            jobs: args.jobs,
+            agents,
+            merges: args.merge,
+            drains: args.drain,
+        };
         let worker = ScreenedWorker::start(&root)
             .map_err(|error| CliError::failed(format!("cannot start the worker: {error}")))?;
         return Ok(VerbOutcome::Home(Box::new(HomeRequestArgs {
@@ -166,12 +175,10 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
             root,
             has_config: true,
             ui: project.settings.ui,
-            worker: Some(worker),
+            worker: Some((worker, facts)),
         })));
     }
-    if args.behind_screen {
-        end_with_screen();
-    }
+    let orders = args.behind_screen.then(end_with_screen);
     let merger = merger(args, &project, &site, nats.as_ref())?;
     for (agent, _) in &args.agent_limits {
         let wanted = PlanRequest {
@@ -183,7 +190,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         }
     }
     let agents: BTreeSet<String> = plans.into_iter().map(|plan| plan.agent).collect();
-    let crew = WorkerCrew {
+    let mut crew = WorkerCrew {
         options: &options,
         settings: &project.settings,
         site,
@@ -201,6 +208,7 @@ pub(super) fn worker(args: &WorkerArgs) -> CliResult<VerbOutcome> {
         agents: agents.into_iter().collect(),
         opened: tokio::sync::Notify::new(),
         merger,
+        orders,
     };
     children::adopt_orphans();
     let tokio = error::start_tokio()?;

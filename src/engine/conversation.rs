@@ -304,6 +304,15 @@ impl ChangedLines {
     }
 }
 
+/// The lines that a session added to a file and removed from it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedFileLines {
+    /// Relative to the project's folder.
+    pub path: String,
+    pub added: usize,
+    pub removed: usize,
+}
+
 /// The content of a file after a turn that changed it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -592,6 +592,7 @@ impl<'a> PipelineRules<'a> {
             iterations,
             reason,
             lines: None,
+            files: Vec::new(),
             submittable: false,
             checks: self.0.verification().outcomes(),
         }))

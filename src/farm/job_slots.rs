@@ -31,6 +31,16 @@ struct SlotCounts {
     sessions: usize,
     /// Whether no session should start any more.
     is_closed: bool,
+    /// Whether no session should start for now.
+    is_paused: bool,
+    /// Whether the worker ends when the queue has no task left.
+    drains: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PauseOrder {
+    Pause,
+    Unpause,
 }
 
 #[derive(Debug)]
@@ -85,8 +95,10 @@ impl JobSlots {
 
     /// A slot for a session, if there is one and the machine is not busy.
     pub(super) fn take(&self) -> Option<JobSlot<'_>> {
-        let working = self.counts.borrow().working;
-        if working >= self.jobs || (working > 0 && self.is_machine_busy()) {
+        let SlotCounts {
+            working, is_paused, ..
+        } = *self.counts.borrow();
+        if is_paused || working >= self.jobs || (working > 0 && self.is_machine_busy()) {
             return None;
         }
         self.counts.send_if_modified(|counts| {
@@ -123,6 +135,22 @@ impl JobSlots {
     pub(super) async fn changed(&self) {
         let mut counts = self.counts.subscribe();
         let _ = counts.changed().await;
+    }
+
+    /// Starts no session until it is unpaused.
+    pub(super) fn set_paused(&self, order: PauseOrder) {
+        let is_paused = order == PauseOrder::Pause;
+        self.counts
+            .send_modify(|counts| counts.is_paused = is_paused);
+    }
+
+    /// The worker ends when the queue has no task left.
+    pub(super) fn drain(&self) {
+        self.counts.send_modify(|counts| counts.drains = true);
+    }
+
+    pub(super) fn drains(&self) -> bool {
+        self.counts.borrow().drains
     }
 
     pub(super) fn close(&self) {
@@ -288,6 +316,19 @@ mod tests {
         assert!(slots.take().is_none(), "two sessions work");
         drop(three);
         assert!(slots.take().is_some());
+    }
+
+    #[test]
+    fn a_paused_worker_starts_nothing_and_keeps_what_runs() {
+        let slots = slots(2, None, &[]);
+        let one = slots.take();
+        slots.set_paused(PauseOrder::Pause);
+        assert!(one.is_some() && slots.take().is_none());
+        slots.set_paused(PauseOrder::Unpause);
+        assert!(slots.take().is_some());
+        assert!(!slots.drains());
+        slots.drain();
+        assert!(slots.drains());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, OpenOptions},
     future::poll_fn,
-    io::{self, Read as _},
+    io::{self, Write as _},
     os::unix::{
         fs::OpenOptionsExt as _,
         process::{CommandExt as _, ExitStatusExt as _},
@@ -24,12 +24,13 @@ use std::{
     path::{Path, PathBuf},
     pin::Pin,
     process::{ChildStdin, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
     task::Poll,
     time::Duration,
 };
 
 use rustix::process::{Signal, getpid, kill_process};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::{
     config::{NatsConfig, PlanError, PlanRequest, Settings},
@@ -43,14 +44,14 @@ use crate::{
     },
     farm::{
         FarmError,
-        job_slots::JobSlots,
+        job_slots::{JobSlots, PauseOrder},
         open_place,
         worker_loop::{WorkerLoop, WorkerLoopEnd},
         worker_merger::WorkerMerger,
     },
     journal::session_dir::{PRIVATE_FILE, create_ignored},
     nats::presence::{ListedWorker, WorkerListEntry},
-    protocol::process_origin::user,
+    protocol::{WorkerOrder, process_origin::user},
     queue::backend::DispatchGroup,
     worktrees::ProjectRepository,
 };
@@ -124,11 +125,38 @@ pub(crate) struct WorkerCrew<'a> {
     pub(crate) opened: Notify,
     /// Set if it merges what is finished.
     pub(crate) merger: Option<WorkerMerger>,
+    /// What its screen asks for. None without a screen.
+    pub(crate) orders: Option<mpsc::UnboundedReceiver<WorkerOrder>>,
 }
 
 impl WorkerCrew<'_> {
     /// Works, and reports to the server what it can do and does.
-    pub(crate) async fn work_listed(&self) -> Result<u8, FarmError> {
+    pub(crate) async fn work_listed(&mut self) -> Result<u8, FarmError> {
+        let orders = self.orders.take();
+        let crew = &*self;
+        tokio::select! {
+            ended = crew.work_and_report() => ended,
+            () = crew.obey(orders) => unreachable!("the worker's screen may ask for more"),
+        }
+    }
+
+    /// Does what the user asks for on the worker's screen.
+    async fn obey(&self, orders: Option<mpsc::UnboundedReceiver<WorkerOrder>>) {
+        let Some(mut orders) = orders else {
+            return std::future::pending().await;
+        };
+        while let Some(order) = orders.recv().await {
+            match order {
+                WorkerOrder::Pause => self.slots.set_paused(PauseOrder::Pause),
+                WorkerOrder::Unpause => self.slots.set_paused(PauseOrder::Unpause),
+                WorkerOrder::Drain => self.slots.drain(),
+                WorkerOrder::Finish => self.slots.close(),
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn work_and_report(&self) -> Result<u8, FarmError> {
         let Some(nats) = &self.nats else {
             return self.work().await;
         };
@@ -380,11 +408,22 @@ const STOPPED: u8 = 130;
 /// How many of its last lines a user sees.
 const LAST_LINES: usize = 8;
 
+/// What the screen of a worker says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownWorker {
+    pub jobs: usize,
+    pub agents: Vec<String>,
+    /// Whether it merges what is finished.
+    pub merges: bool,
+    /// Whether it ends when the queue has no task left.
+    pub drains: bool,
+}
+
 /// A worker that runs while the home screen shows its sessions.
 pub(crate) struct ScreenedWorker {
     end: watch::Receiver<Option<u8>>,
     /// The worker ends when this is closed.
-    stdin: Option<ChildStdin>,
+    stdin: Arc<Mutex<Option<ChildStdin>>>,
     log: PathBuf,
     /// Where its lines begin in the log.
     from: u64,
@@ -417,10 +456,22 @@ impl ScreenedWorker {
         std::thread::spawn(move || sender.send(Some(child.wait().map_or(1, code))));
         Ok(Self {
             end,
-            stdin,
+            stdin: Arc::new(Mutex::new(stdin)),
             log,
             from,
         })
+    }
+
+    /// Takes orders for it.
+    pub(crate) fn orders(&self) -> std::sync::mpsc::Sender<WorkerOrder> {
+        let (sender, orders) = std::sync::mpsc::channel::<WorkerOrder>();
+        let stdin = Arc::clone(&self.stdin);
+        std::thread::spawn(move || {
+            for order in orders {
+                give(&stdin, order);
+            }
+        });
+        sender
     }
 
     /// Its exit code, once it has ended.
@@ -434,7 +485,12 @@ impl ScreenedWorker {
 
     /// Stops it, and waits until it has ended: its tasks go back to the queue.
     pub(crate) fn stop(&mut self) -> u8 {
-        drop(self.stdin.take());
+        drop(
+            self.stdin
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(),
+        );
         loop {
             if let Some(code) = *self.end.borrow() {
                 return code;
@@ -453,6 +509,16 @@ impl ScreenedWorker {
     }
 }
 
+/// Gives a worker behind a screen an order. One that has ended reads nothing more.
+fn give(stdin: &Mutex<Option<ChildStdin>>, order: WorkerOrder) {
+    let mut stdin = stdin.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(stdin) = stdin.as_mut()
+        && let Err(error) = writeln!(stdin, "{}", order.line())
+    {
+        tracing::info!("the worker takes no order: {error}");
+    }
+}
+
 fn code(status: ExitStatus) -> u8 {
     // A worker that has just started has no other way to end at a signal.
     let stopped = || (status.signal() == Some(Signal::TERM.as_raw())).then_some(STOPPED);
@@ -463,10 +529,17 @@ fn code(status: ExitStatus) -> u8 {
         .unwrap_or(1)
 }
 
-/// Behind a screen: ends this worker in order when the screen is gone, however that ended.
-pub(crate) fn end_with_screen() {
-    std::thread::spawn(|| {
-        let _ = io::stdin().read_to_end(&mut Vec::new());
+/// Behind a screen: returns what the user asks for there, and ends this worker in order when the
+/// screen is gone, however that ended.
+pub(crate) fn end_with_screen() -> mpsc::UnboundedReceiver<WorkerOrder> {
+    let (sender, orders) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let lines = io::stdin().lines().map_while(Result::ok);
+        for order in lines.filter_map(|line| WorkerOrder::of_line(&line)) {
+            // Fails if the worker ends already.
+            let _ = sender.send(order);
+        }
         let _ = kill_process(getpid(), Signal::TERM);
     });
+    orders
 }

@@ -238,7 +238,8 @@ impl<'a> WorkerLoop<'a> {
             return Ok(NextWorkerAction::Take(lease, slot));
         }
         drop(slot);
-        if self.options.drain && !self.has_more() && self.has_merged() {
+        let drains = self.options.drain || self.slots.drains();
+        if drains && !self.has_more() && self.has_merged() {
             self.clear_leftovers().await;
             let has_blocked = self.has_blocked();
             let message = tables::left_in_queue(self.queue.tasks(), true)
@@ -252,7 +253,8 @@ impl<'a> WorkerLoop<'a> {
             _ = self.signals.next() => return Ok(NextWorkerAction::Leave(WorkerLoopEnd::with(INTERRUPTED))),
             changed = self.queue.changed() => changed?,
             () = self.slots.closed() => {}
-            () = merged(self.merger), if self.options.drain => {}
+            () = merged(self.merger), if drains => {}
+            () = self.slots.changed() => {}
             news = self.place.news() => if let Some(subject) = news? {
                 self.queue.queue.line.note_change(&subject);
             },

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     engine::{
         SessionState,
-        conversation::ChangedLines,
+        conversation::{ChangedFileLines, ChangedLines},
         event::{Event, RetryEvent, SessionEvent, SessionOutcome, TurnEvent},
         hooks::point::HookPoint,
         pending::{ItemState, PendingItems},
@@ -26,6 +26,11 @@ use crate::{
 const NAMED: usize = 4;
 /// The longest name in a line, in characters.
 const NAME: usize = 40;
+/// How many changed files have a line, and how long their paths are.
+const FILES: usize = 6;
+const PATH: usize = 60;
+/// The name of a fact that belongs to the one above it.
+pub const FILE: &str = "";
 
 /// What the card counts.
 #[derive(Debug, Default)]
@@ -36,6 +41,7 @@ pub struct EndTally {
     more_files: usize,
     /// The lines in those files, as the session counted them at its end.
     lines: Option<ChangedLines>,
+    by_file: Vec<ChangedFileLines>,
     /// Whether `creel submit` could work when the session ended.
     submittable: bool,
     idle: IdleTime,
@@ -64,10 +70,12 @@ impl EndTally {
         } else if let Event::Session(SessionEvent::Ended {
             reason,
             lines,
+            files,
             submittable,
             ..
         }) = event
         {
+            self.by_file.clone_from(files);
             self.end = Some((at, reason.clone()));
             self.submittable = *submittable;
             self.lines = lines.or(self.lines);
@@ -104,6 +112,13 @@ impl EndTally {
                 .into_iter()
                 .filter_map(|(name, fact)| Some((name, fact?))),
         );
+        let changed = facts.iter().position(|(name, _)| *name == "changed");
+        if let Some(at) = changed {
+            let files = self.files(files).into_iter();
+            let after = facts.split_off(at + 1);
+            facts.extend(files.map(|file| (FILE, file)));
+            facts.extend(after);
+        }
         Some(EndCard {
             head,
             facts,
@@ -129,6 +144,25 @@ impl EndTally {
             }) => Some(format!("+{added} −{removed} in {}", counted(files, "file"))),
             None => (files > 0).then(|| counted(files, "file")),
         }
+    }
+
+    /// A line for each of the files with most changes, if the session counted them.
+    fn files(&self, all: usize) -> Vec<String> {
+        let shown = self.by_file.iter().take(FILES);
+        let width =
+            |file: &ChangedFileLines| format!("+{} −{}", file.added, file.removed).chars().count();
+        let width = shown.clone().map(width).max().unwrap_or(0);
+        let line = |file: &ChangedFileLines| {
+            let counts = format!("+{} −{}", file.added, file.removed);
+            format!("{counts:width$}  {}", plain_line(&file.path, PATH))
+        };
+        let mut lines: Vec<String> = shown.map(line).collect();
+        let all = self.lines.map_or(all, |lines| lines.files);
+        let more = all.saturating_sub(lines.len());
+        if more > 0 && !lines.is_empty() {
+            lines.push(format!("and {}", counted(more, "more file")));
+        }
+        lines
     }
 
     fn head(&self, outcome: SessionOutcome, reason: &str) -> String {

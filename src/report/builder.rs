@@ -5,8 +5,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     CheckHistory, CheckPlace, Report, ReportedChanges, ReportedDiff, ReportedEdit, ReportedGate,
     ReportedItem, ReportedMoment, ReportedOutcome, ReportedRun, ReportedSession, ReportedStage,
-    ReportedTurn, ReportedUsage, RunMark, StageFiles, StageKind, TurnOutcome, VERSION,
-    Verification, outcome,
+    ReportedTurn, ReportedUsage, RunMark, StageKind, TurnOutcome, VERSION, Verification, outcome,
 };
 use crate::{
     engine::{
@@ -161,7 +160,6 @@ impl ReportBuilder {
             commit_before: None,
             commit_after: None,
             diff: ReportedDiff::default(),
-            left: StageFiles::default(),
         };
         let idle = self.idle.total();
         self.stages.push(StageInProgress { stage, idle });
@@ -318,11 +316,10 @@ impl ReportBuilder {
     }
 
     fn work(&mut self, at: UnixTime, work: Option<&WorktreeChanges>) {
-        let stage = self.stage(at);
         let Some(work) = work else {
-            stage.left.has_unseen = true;
             return;
         };
+        let stage = self.stage(at);
         let files = work
             .files_modified
             .iter()
@@ -332,7 +329,6 @@ impl ReportBuilder {
         let before = work.before.as_ref().or(work.commit.as_ref());
         stage.commit_before = stage.commit_before.take().or_else(|| before.cloned());
         stage.commit_after = work.commit.clone().or(stage.commit_after.take());
-        stage.left.take(work);
     }
 
     fn protected(&mut self, at: UnixTime, changed: &[String]) {
@@ -613,8 +609,6 @@ impl ReportBuilder {
             models: self.models.clone(),
             task_type: state.plan().task_type.clone(),
             branch: worktree.map(|worktree| plain_line(&worktree.branch, LINE)),
-            worktree: began.worktree.clone(),
-            cwd: began.cwd.clone(),
             pull_request: self.pull_request.clone().or(pull_request),
             is_merged: self.is_merged,
             user: began.user.as_deref().map(|user| plain_line(user, LINE)),
@@ -718,20 +712,6 @@ fn hook_run(at: UnixTime, finished: &HookFinished) -> ReportedRun {
         omitted_bytes: finished.omitted_bytes,
         tests: finished.tests,
         tests_of: finished.tests_of.as_ref().map(|run| run.of),
-    }
-}
-
-impl StageFiles {
-    /// Adds what a turn changed.
-    fn take(&mut self, work: &WorktreeChanges) {
-        for name in &work.files_modified {
-            self.names.insert(name.clone());
-            self.digests.remove(name);
-        }
-        let digests = work.contents.iter();
-        self.digests
-            .extend(digests.map(|(name, content)| (name.clone(), content.digest.clone())));
-        self.dirty = (work.more_dirty == 0).then(|| work.dirty.iter().cloned().collect());
     }
 }
 

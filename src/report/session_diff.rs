@@ -11,18 +11,25 @@
 //!   the session's turns changed are shown.
 
 mod contents;
+mod history;
 mod patch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 
-use super::{Report, ReportedStage, StageKind, TurnOutcome};
-use crate::present::text::{plain_line, some_names};
+pub use history::WorkHistory;
+
+use crate::{
+    engine::ids::TurnId,
+    present::text::{plain_line, some_names},
+};
 use contents::{ComparedRepository, FileVersion, FileVersions, in_folder};
+use history::{DiffedSession, WorkTurn};
 
 /// The version of the JSON form.
 const VERSION: u32 = 1;
@@ -42,15 +49,16 @@ const UNSEEN: &str =
 pub enum DiffPart {
     Session,
     Iteration(u32),
+    Turn(TurnId),
 }
 
 /// Where the session's files and commits are.
-#[derive(Debug, Clone, Copy)]
-pub enum DiffPlace<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiffPlace {
     /// The session ran on this machine, in this project.
-    Here(&'a Path),
+    Here(PathBuf),
     /// It ran on another machine, and this folder can be a clone of its project.
-    Elsewhere(&'a Path),
+    Elsewhere(PathBuf),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -67,6 +75,23 @@ pub struct SessionDiff {
     pub more_files: usize,
     /// What a reader must know about it, one sentence each.
     pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+impl SessionDiff {
+    /// The diff of a session without a commit, for tests of its forms.
+    pub(crate) fn of_files(files: Vec<ChangedFile>) -> Self {
+        Self {
+            v: VERSION,
+            session: "s".to_owned(),
+            iteration: None,
+            from: None,
+            to: None,
+            files,
+            more_files: 0,
+            notes: Vec::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -94,10 +119,11 @@ pub enum DiffSource {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the session has no iteration {asked}{}", last_words(*.last))]
-pub struct NoSuchIteration {
-    asked: u32,
-    last: u32,
+pub enum NoSuchPart {
+    #[error("the session has no iteration {asked}{}", last_words(*.last))]
+    Iteration { asked: u32, last: u32 },
+    #[error("the session has no turn {0}")]
+    Turn(TurnId),
 }
 
 fn last_words(last: u32) -> String {
@@ -122,7 +148,8 @@ struct ComparedFiles {
 }
 
 struct DiffContext<'a> {
-    report: &'a Report,
+    history: &'a WorkHistory,
+    session: &'a DiffedSession,
     repository: ComparedRepository,
     /// The folder with the session's files, if it still exists.
     folder: Option<PathBuf>,
@@ -130,70 +157,88 @@ struct DiffContext<'a> {
 
 /// What the session changed.
 pub fn session_diff(
-    report: &Report,
+    history: &WorkHistory,
     part: DiffPart,
-    place: DiffPlace<'_>,
-) -> Result<SessionDiff, NoSuchIteration> {
-    let context = DiffContext::of(report, place);
-    let (iteration, stages) = match part {
-        DiffPart::Session => (None, report.stages.iter().collect()),
-        DiffPart::Iteration(asked) => (Some(asked), stages_of(report, asked)?),
+    place: &DiffPlace,
+) -> Result<SessionDiff, NoSuchPart> {
+    let turns = turns_of(history, part)?;
+    let context = DiffContext::of(history, place);
+    let (iteration, compared) = match part {
+        DiffPart::Session => (None, context.whole()),
+        DiffPart::Iteration(number) => (Some(number), context.of_turns(turns.clone())),
+        DiffPart::Turn(_) => (None, context.of_turns(turns.clone())),
     };
-    let compared = match part {
-        DiffPart::Session => context.whole(),
-        DiffPart::Iteration(_) => context.of_stages(&stages),
-    };
-    let more_files = stages.iter().map(|stage| stage.more_files).max();
-    Ok(compared.finish(report, iteration, &stages, more_files.unwrap_or(0)))
+    Ok(compared.finish(history, iteration, &history.turns[turns]))
 }
 
-fn stages_of(report: &Report, asked: u32) -> Result<Vec<&ReportedStage>, NoSuchIteration> {
-    let all = report.stages.iter();
-    let mut all = all.filter(|stage| stage.kind == StageKind::Iteration);
-    let last = all.clone().map(|stage| stage.iteration).max().unwrap_or(0);
-    let found: Vec<&ReportedStage> = all
-        .by_ref()
-        .filter(|stage| stage.iteration == asked)
-        .collect();
-    if found.is_empty() {
-        return Err(NoSuchIteration { asked, last });
+/// The turns of a part, which follow each other.
+fn turns_of(history: &WorkHistory, part: DiffPart) -> Result<Range<usize>, NoSuchPart> {
+    let with = |wanted: &dyn Fn(&WorkTurn) -> bool| {
+        let first = history.turns.iter().position(wanted)?;
+        let last = history.turns.iter().rposition(wanted)?;
+        Some(first..last + 1)
+    };
+    match part {
+        DiffPart::Session => Ok(0..history.turns.len()),
+        DiffPart::Turn(turn) => with(&|own| own.turn == turn).ok_or(NoSuchPart::Turn(turn)),
+        DiffPart::Iteration(asked) => {
+            let last = history.iterations;
+            if asked == 0 || asked > last {
+                return Err(NoSuchPart::Iteration { asked, last });
+            }
+            Ok(with(&|own| own.iteration == Some(asked)).unwrap_or(0..0))
+        }
     }
-    Ok(found)
 }
 
-/// The names of the files that these stages changed.
-fn names_of<'a>(stages: impl IntoIterator<Item = &'a ReportedStage>) -> BTreeSet<String> {
-    let names = stages.into_iter().flat_map(|stage| &stage.left.names);
+/// The names of the files that these turns changed.
+fn names_of<'a>(turns: impl IntoIterator<Item = &'a WorkTurn>) -> BTreeSet<String> {
+    let names = turns.into_iter().flat_map(|turn| &turn.left.names);
     names.cloned().collect()
 }
 
 /// What the last turn that changed a file left of it. The outer None: no digest is on record.
 fn digests_of<'a>(
-    stages: impl IntoIterator<Item = &'a ReportedStage>,
+    turns: impl IntoIterator<Item = &'a WorkTurn>,
 ) -> BTreeMap<&'a str, Option<&'a str>> {
     let mut digests = BTreeMap::new();
-    for stage in stages {
-        for name in &stage.left.names {
+    for turn in turns {
+        for name in &turn.left.names {
             digests.remove(name.as_str());
         }
-        for (name, digest) in &stage.left.digests {
+        for (name, digest) in &turn.left.digests {
             digests.insert(name.as_str(), digest.as_deref());
         }
     }
     digests
 }
 
-/// Whether creel did not see what a turn changed: it has not ended, it was interrupted, or the folder
-/// could not be surveyed.
-fn has_unseen_turn<'a>(stages: impl IntoIterator<Item = &'a ReportedStage>) -> bool {
-    let is_open = |turn: &super::ReportedTurn| turn.end == TurnOutcome::Open;
-    let mut stages = stages.into_iter();
-    stages.any(|stage| stage.left.has_unseen || stage.turns.iter().any(is_open))
+fn has_unseen_turn(turns: &[WorkTurn]) -> bool {
+    turns.iter().any(|turn| !turn.is_seen)
+}
+
+/// The commit that was checked out before these turns, as far as one of them names it.
+fn commit_before(turns: &[WorkTurn]) -> Option<&str> {
+    turns.iter().find_map(|turn| turn.commit_before.as_deref())
+}
+
+fn commit_after(turns: &[WorkTurn]) -> Option<&str> {
+    let mut latest = turns.iter().rev();
+    latest.find_map(|turn| turn.commit_after.as_deref())
+}
+
+/// The files with uncommitted changes after these turns.
+fn last_dirty(turns: &[WorkTurn]) -> Option<&BTreeSet<String>> {
+    let mut known = turns
+        .iter()
+        .rev()
+        .filter(|turn| turn.commit_after.is_some());
+    known.next().and_then(|turn| turn.left.dirty.as_ref())
 }
 
 impl<'a> DiffContext<'a> {
-    fn of(report: &'a Report, place: DiffPlace<'_>) -> Self {
-        let session = &report.session;
+    fn of(history: &'a WorkHistory, place: &DiffPlace) -> Self {
+        let session = &history.session;
         let (project, folder) = match (place, &session.worktree) {
             (DiffPlace::Elsewhere(clone), _) => (clone, None),
             (DiffPlace::Here(project), Some(worktree)) => {
@@ -209,7 +254,8 @@ impl<'a> DiffContext<'a> {
         };
         let repository = ComparedRepository::at(folder.as_deref().unwrap_or(project));
         Self {
-            report,
+            history,
+            session,
             repository,
             folder,
         }
@@ -230,19 +276,29 @@ impl<'a> DiffContext<'a> {
         ))
     }
 
+    /// The commit before the session. None if no record names it.
+    fn first_commit(&self) -> Option<&str> {
+        let base = self.session.worktree.as_ref();
+        let base = base.map(|worktree| worktree.commit.as_str());
+        base.or_else(|| commit_before(&self.history.turns))
+    }
+
     fn whole(&self) -> ComparedFiles {
-        let changes = &self.report.changes;
-        let all = &self.report.stages;
-        let from = match self.known(changes.commit_before.as_deref()) {
+        let all = &self.history.turns;
+        let has_open_turn = self.history.open_turn().is_some();
+        // Before the end of its first turn, no record names a commit.
+        let is_first = self.first_commit().is_none() && has_open_turn;
+        let is_first = is_first && self.folder.is_some();
+        let head = is_first.then(|| self.repository.head()).flatten();
+        let from = match self.known(self.first_commit().or(head.as_deref())) {
             Ok(from) => from,
-            Err(note) => return ComparedFiles::unknown(names_of(all), note),
+            Err(note) => return ComparedFiles::unknown(self.names_with_edits(all), note),
         };
         let has_unseen_turn = has_unseen_turn(all);
-        let has_ended = self.report.outcome.outcome.is_some();
-        let worktree = self.report.session.worktree.as_ref();
+        let worktree = self.session.worktree.as_ref();
         let compared = match &self.folder {
             Some(folder) if worktree.is_some() => self.since(&from, folder),
-            Some(folder) if has_unseen_turn && !has_ended => {
+            Some(folder) if has_unseen_turn && !self.history.has_ended => {
                 self.since(&from, folder).map(|mut found| {
                     let note = "creel has not seen yet what a turn changed: these are all differences from the commit before the session.";
                     found.notes.push(note.to_owned());
@@ -252,7 +308,7 @@ impl<'a> DiffContext<'a> {
             Some(folder) => self.in_shared_folder(&from, folder),
             None => {
                 let tip = worktree.and_then(|worktree| self.repository.tip(&worktree.branch));
-                let after = changes.commit_after.clone();
+                let after = commit_after(all).map(str::to_owned);
                 tip.or(after).and_then(|to| self.between(&from, &to))
             }
         };
@@ -264,6 +320,23 @@ impl<'a> DiffContext<'a> {
             compared.notes.push(UNSEEN.to_owned());
         }
         compared
+    }
+
+    /// The names of the files that these turns changed, also those that only an open turn's edits
+    /// name.
+    fn names_with_edits(&self, turns: &[WorkTurn]) -> BTreeSet<String> {
+        let mut names = names_of(turns);
+        for turn in turns.iter().filter(|turn| turn.is_open) {
+            for edit in self.history.edits_of(turn) {
+                let paths = edit.lines().filter_map(edited_path);
+                let inside = |path: &str| {
+                    let own = path.strip_prefix(self.session.cwd.as_str());
+                    own.unwrap_or(path).trim_start_matches('/').to_owned()
+                };
+                names.extend(paths.map(inside));
+            }
+        }
+        names
     }
 
     /// Everything in the folder that differs from a commit.
@@ -281,11 +354,11 @@ impl<'a> DiffContext<'a> {
     /// The difference of two commits, and the files that were in none at the end.
     fn between(&self, from: &str, to: &str) -> Option<ComparedFiles> {
         let mut names = self.repository.changed(from, Some(to))?;
-        let recorded = names_of(&self.report.stages);
+        let recorded = names_of(&self.history.turns);
         names.extend(recorded.iter().cloned());
         let after = self.repository.in_commit(to, &names)?;
-        let digests = digests_of(&self.report.stages);
-        let dirty = self.last_dirty();
+        let digests = digests_of(&self.history.turns);
+        let dirty = last_dirty(&self.history.turns);
         let is_elsewhere = |name: &&String| {
             let is_dirty = dirty.is_none_or(|dirty| dirty.contains(*name));
             let differs = |digest: Option<&str>| {
@@ -305,25 +378,18 @@ impl<'a> DiffContext<'a> {
         })
     }
 
-    /// The files with uncommitted changes after the last turn.
-    fn last_dirty(&self) -> Option<&BTreeSet<String>> {
-        let stages = self.report.stages.iter().rev();
-        let mut known = stages.filter(|stage| stage.commit_after.is_some());
-        known.next().and_then(|stage| stage.left.dirty.as_ref())
-    }
-
     /// The session's files in a folder that others use too. What was committed in the session's time
     /// is in its last commit; the rest is in the folder, and can have changed since.
     fn in_shared_folder(&self, from: &str, folder: &Path) -> Option<ComparedFiles> {
-        let names = names_of(&self.report.stages);
-        let last = self.known(self.report.changes.commit_after.as_deref()).ok();
-        let dirty = self.last_dirty();
+        let names = names_of(&self.history.turns);
+        let last = self.known(commit_after(&self.history.turns)).ok();
+        let dirty = last_dirty(&self.history.turns);
         let is_committed =
             |name: &&String| last.is_some() && dirty.is_some_and(|dirty| !dirty.contains(*name));
         let (committed, loose): (BTreeSet<String>, BTreeSet<String>) =
             names.iter().cloned().partition(|name| is_committed(&name));
         let mut after = on_disk(folder, &loose);
-        let digests = digests_of(&self.report.stages);
+        let digests = digests_of(&self.history.turns);
         let changed_later = loose.iter().filter(|name| {
             let digest = digests.get(name.as_str());
             digest.is_some_and(|digest| !after[*name].has_digest(*digest))
@@ -341,33 +407,37 @@ impl<'a> DiffContext<'a> {
         })
     }
 
-    /// What an iteration changed. Its uncommitted files count if their contents are found again.
-    fn of_stages(&self, stages: &[&ReportedStage]) -> ComparedFiles {
-        let mut compared = self.of_known(stages);
-        if has_unseen_turn(stages.iter().copied()) {
+    /// What these turns changed. Their uncommitted files count if their contents are found again.
+    fn of_turns(&self, range: Range<usize>) -> ComparedFiles {
+        let (past, rest) = self.history.turns.split_at(range.start);
+        let (own, later) = rest.split_at(range.len());
+        let names = self.names_with_edits(own);
+        let open = self.history.open_turn();
+        if open.is_some()
+            && own.last().map(|last| last.turn) == open
+            && let Some(folder) = &self.folder
+            && let Some(found) = self.of_open_turns((past, own), folder)
+        {
+            return found;
+        }
+        if own.is_empty() {
+            return ComparedFiles::default();
+        }
+        let mut compared = self.of_ended_turns((past, own, later), names);
+        if has_unseen_turn(own) {
             compared.notes.push(UNSEEN.to_owned());
         }
         compared
     }
 
-    fn of_known(&self, stages: &[&ReportedStage]) -> ComparedFiles {
-        let names = names_of(stages.iter().copied());
-        let commits = self.report.stages.iter();
-        let ends = |stage: &&ReportedStage| stages.iter().any(|own| std::ptr::eq(*own, *stage));
-        let Some(first) = commits.clone().position(|stage| ends(&stage)) else {
-            return ComparedFiles::default();
-        };
-        let past = &self.report.stages[..first];
-        let from = stages
-            .iter()
-            .find_map(|stage| stage.commit_before.as_deref());
-        let to = stages
-            .iter()
-            .rev()
-            .find_map(|stage| stage.commit_after.as_deref());
+    fn of_ended_turns(
+        &self,
+        (past, own, later): (&[WorkTurn], &[WorkTurn], &[WorkTurn]),
+        names: BTreeSet<String>,
+    ) -> ComparedFiles {
         let both = self
-            .known(from)
-            .and_then(|from| Ok((from, self.known(to)?)));
+            .known(commit_before(own))
+            .and_then(|from| Ok((from, self.known(commit_after(own))?)));
         let (from, to) = match both {
             Ok(both) => both,
             Err(note) => return ComparedFiles::unknown(names, note),
@@ -379,18 +449,9 @@ impl<'a> DiffContext<'a> {
             return ComparedFiles::unknown(names, note);
         };
         drop_unproved(&mut before, past);
-        drop_unproved(&mut after, stages.iter().copied());
-        let digests = digests_of(stages.iter().copied());
-        let last = stages.last().map_or(first, |last| {
-            let place = commits.clone().position(|stage| std::ptr::eq(stage, *last));
-            place.unwrap_or(first)
-        });
-        self.find_later(
-            &mut after,
-            &digests,
-            &names,
-            &self.report.stages[last + 1..],
-        );
+        drop_unproved(&mut after, own);
+        let digests = digests_of(own);
+        self.find_later(&mut after, &digests, &names, later);
         let is_unknown = |name: &&String| !before.contains_key(*name) || !after.contains_key(*name);
         let unknown = names.iter().filter(is_unknown).cloned().collect();
         ComparedFiles {
@@ -403,13 +464,57 @@ impl<'a> DiffContext<'a> {
         }
     }
 
+    /// What turns changed of which the last one has not ended: the files as they are in the folder
+    /// now, without those that are as the turns before left them.
+    fn of_open_turns(
+        &self,
+        (past, own): (&[WorkTurn], &[WorkTurn]),
+        folder: &Path,
+    ) -> Option<ComparedFiles> {
+        let recorded = commit_before(own).or_else(|| commit_after(past));
+        let from = match recorded.or_else(|| self.first_commit()) {
+            Some(commit) => self.known(Some(commit)).ok()?,
+            None => self.repository.head()?,
+        };
+        let mut names = self.repository.changed(&from, None)?;
+        names.extend(self.repository.untracked()?);
+        let mut after = on_disk(folder, &names);
+        let left = digests_of(past);
+        after.retain(|name, version| {
+            let digest = left.get(name.as_str());
+            digest.is_none_or(|digest| !version.has_digest(*digest))
+        });
+        let mut before = self.repository.in_commit(&from, &names)?;
+        drop_unproved(&mut before, past);
+        // What was uncommitted before, the user may have changed: only the agent's word counts.
+        let reported = self.names_with_edits(own);
+        after.retain(|name, _| before.contains_key(name) || reported.contains(name));
+        let unknown = after.keys().filter(|name| !before.contains_key(*name));
+        let note = "The turn has not ended: these are all differences since it began.";
+        let is_first = past.is_empty() && self.session.worktree.is_none();
+        let note = if is_first {
+            "The first turn has not ended: these are all differences from the last commit."
+        } else {
+            note
+        };
+        Some(ComparedFiles {
+            unknown: unknown.cloned().collect(),
+            from: Some(from),
+            before,
+            after,
+            notes: vec![note.to_owned()],
+            is_complete: true,
+            to: None,
+        })
+    }
+
     /// Looks for the missing contents, by their digests, in the folder and in later commits.
     fn find_later(
         &self,
         after: &mut FileVersions,
         digests: &BTreeMap<&str, Option<&str>>,
         names: &BTreeSet<String>,
-        later: &[ReportedStage],
+        later: &[WorkTurn],
     ) {
         let missing = |after: &FileVersions| -> BTreeSet<String> {
             let missing = names.iter().filter(|name| !after.contains_key(*name));
@@ -432,11 +537,11 @@ impl<'a> DiffContext<'a> {
             let found = on_disk(folder, &missing(after));
             keep(after, found);
         }
-        let worktree = self.report.session.worktree.as_ref();
+        let worktree = self.session.worktree.as_ref();
         let tip = worktree.and_then(|worktree| self.repository.tip(&worktree.branch));
         let commits = later
             .iter()
-            .flat_map(|stage| [&stage.commit_before, &stage.commit_after])
+            .flat_map(|turn| [&turn.commit_before, &turn.commit_after])
             .flatten()
             .cloned()
             .chain(tip);
@@ -460,25 +565,26 @@ impl<'a> DiffContext<'a> {
     }
 }
 
-/// Removes the contents of files that had uncommitted changes after these stages, unless the digest
+/// Removes the contents of files that had uncommitted changes after these turns, unless the digest
 /// shows that the commit has them.
-fn drop_unproved<'a>(
-    versions: &mut FileVersions,
-    stages: impl IntoIterator<Item = &'a ReportedStage>,
-) {
-    let stages: Vec<&ReportedStage> = stages.into_iter().collect();
-    let digests = digests_of(stages.iter().copied());
-    let known = |stage: &&&ReportedStage| stage.commit_after.is_some();
+fn drop_unproved(versions: &mut FileVersions, turns: &[WorkTurn]) {
     // Before the first turn, the files are taken to be as in the commit.
-    let Some(last) = stages.iter().rev().find(known) else {
+    if turns.iter().all(|turn| turn.commit_after.is_none()) {
         return;
-    };
+    }
+    let (digests, dirty) = (digests_of(turns), last_dirty(turns));
     versions.retain(|name, version| {
-        let dirty = last.left.dirty.as_ref();
         let is_clean = dirty.is_some_and(|dirty| !dirty.contains(name));
         let digest = digests.get(name.as_str());
         is_clean || digest.is_some_and(|digest| version.has_digest(*digest))
     });
+}
+
+/// The file that a line of a diff names.
+fn edited_path(line: &str) -> Option<&str> {
+    let path = line.strip_prefix("+++ ")?.trim_end();
+    let path = path.strip_prefix("b/").unwrap_or(path);
+    (path != "/dev/null").then_some(path)
 }
 
 fn on_disk(folder: &Path, names: &BTreeSet<String>) -> FileVersions {
@@ -505,10 +611,9 @@ impl ComparedFiles {
 
     fn finish(
         mut self,
-        report: &Report,
+        history: &WorkHistory,
         iteration: Option<u32>,
-        stages: &[&ReportedStage],
-        more_files: usize,
+        turns: &[WorkTurn],
     ) -> SessionDiff {
         let mut files = Vec::new();
         for (name, before) in &self.before {
@@ -534,14 +639,15 @@ impl ComparedFiles {
         let edits: Vec<ChangedFile> = self
             .unknown
             .iter()
-            .map(|name| reported_edits(name, stages))
+            .map(|name| reported_edits(name, history, turns))
             .collect();
         self.notes.extend(unknown_notes(&edits));
         files.extend(edits);
         files.sort_by(|one, other| one.path.cmp(&other.path));
+        let more_files = turns.iter().map(|turn| turn.more_files).max().unwrap_or(0);
         SessionDiff {
             v: VERSION,
-            session: report.session.name.clone(),
+            session: history.session.name.clone(),
             iteration,
             from: self.from,
             to: self.to,
@@ -553,17 +659,16 @@ impl ComparedFiles {
 }
 
 /// The edits of a file that the agent reported.
-fn reported_edits(name: &str, stages: &[&ReportedStage]) -> ChangedFile {
+fn reported_edits(name: &str, history: &WorkHistory, turns: &[WorkTurn]) -> ChangedFile {
     let is_it = |line: &str| {
         let path = line.strip_prefix("+++ ").map(str::trim_end);
         path.and_then(|path| path.strip_suffix(name))
             .is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
-    let turns = stages.iter().flat_map(|stage| &stage.turns);
-    let edits = turns.flat_map(|turn| &turn.edits);
+    let edits = turns.iter().flat_map(|turn| history.edits_of(turn));
     let text: String = edits
-        .filter(|edit| edit.diff.lines().any(is_it))
-        .map(|edit| format!("{}\n", edit.diff.trim_end()))
+        .filter(|edit| edit.lines().any(is_it))
+        .map(|edit| format!("{}\n", edit.trim_end()))
         .collect();
     let source = if text.is_empty() {
         DiffSource::NameOnly

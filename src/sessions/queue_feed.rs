@@ -18,7 +18,11 @@ use crate::{
     config::NatsConfig,
     engine::queue::{QueueCounts, QueuedTask, QueuedTaskState},
     journal::{SessionDir, SessionsDir},
-    present::{session_list::ListedSession, tables::queued_name},
+    present::{
+        session_list::ListedSession,
+        tables::queued_name,
+        text::{plain_line, some_names},
+    },
     protocol::process_origin::host,
     queue::{ProjectTasks, backend::QueueTaskKey, task_bucket::FleetTasks},
     sessions::{
@@ -38,11 +42,58 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub struct QueueSummary {
     pub counts: QueueCounts,
     pub blocked: Vec<(SessionKey, ListedSession)>,
+    /// How many tasks are completed.
+    pub done: usize,
+    /// Completed work that is not merged yet.
+    pub to_merge: Vec<BoardTask>,
+    /// What was merged, newest first, as far as the screen shows it.
+    pub merged: Vec<BoardTask>,
+    /// The next tasks: those that are ready, then those that wait for others.
+    pub next: Vec<BoardTask>,
 }
+
+/// A task of a queue in one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BoardTask {
+    pub name: String,
+    pub goal: String,
+    /// What it waits for, or the commit that it was merged as.
+    pub note: String,
+    /// When it was completed. Empty before that.
+    at: String,
+}
+
+impl BoardTask {
+    fn of(task: &QueuedTask, note: String) -> Self {
+        let at = match &task.state {
+            QueuedTaskState::Completed { completed_at, .. } => completed_at.clone(),
+            QueuedTaskState::Created
+            | QueuedTaskState::Ready
+            | QueuedTaskState::Active { .. }
+            | QueuedTaskState::Blocked { .. }
+            | QueuedTaskState::Removed => String::new(),
+        };
+        Self {
+            name: queued_name(&task.order),
+            goal: plain_line(&task.order.goal, GOAL),
+            note,
+            at,
+        }
+    }
+}
+
+/// The longest goal on a board, in characters.
+const GOAL: usize = 200;
+/// How many merged tasks and how many next ones a board has.
+const MERGED: usize = 5;
+const NEXT: usize = 20;
+/// How much of a commit's name a board has.
+const COMMIT: usize = 7;
 
 impl QueueSummary {
     fn add(&mut self, queue: &QueueKey, task: &QueuedTask) {
         self.counts.add(task);
+        self.list(task);
         let QueuedTaskState::Blocked { reason, by } = &task.state else {
             return;
         };
@@ -68,6 +119,62 @@ impl QueueSummary {
     }
 }
 
+impl QueueSummary {
+    /// Puts a task on the board.
+    fn list(&mut self, task: &QueuedTask) {
+        match &task.state {
+            QueuedTaskState::Ready if self.next.len() < NEXT => {
+                self.next.push(BoardTask::of(task, "ready".to_owned()));
+            }
+            QueuedTaskState::Created if self.next.len() < NEXT => {
+                let on: Vec<String> = task.order.dependencies.iter().cloned().collect();
+                let on = some_names(&on, 3);
+                let note = if on.is_empty() {
+                    String::new()
+                } else {
+                    format!("waits for {on}")
+                };
+                self.next.push(BoardTask::of(task, note));
+            }
+            QueuedTaskState::Completed { .. } => {
+                self.done += 1;
+                match (&task.merged, &task.branch) {
+                    (Some(commit), _) => {
+                        let commit: String = commit.chars().take(COMMIT).collect();
+                        self.merged
+                            .push(BoardTask::of(task, format!("merged as {commit}")));
+                    }
+                    (None, Some(_)) => self
+                        .to_merge
+                        .push(BoardTask::of(task, "waits to be merged".to_owned())),
+                    (None, None) => {}
+                }
+            }
+            QueuedTaskState::Ready
+            | QueuedTaskState::Created
+            | QueuedTaskState::Active { .. }
+            | QueuedTaskState::Blocked { .. }
+            | QueuedTaskState::Removed => {}
+        }
+    }
+
+    /// Puts the board into its order.
+    fn settle(&mut self) {
+        self.merged.sort_by(|one, other| other.at.cmp(&one.at));
+        self.merged.truncate(MERGED);
+        self.next.sort_by_key(|task| task.note != "ready");
+    }
+
+    fn join(&mut self, more: &Self) {
+        self.counts = self.counts.plus(more.counts);
+        self.blocked.extend(more.blocked.iter().cloned());
+        self.done += more.done;
+        self.to_merge.extend(more.to_merge.iter().cloned());
+        self.merged.extend(more.merged.iter().cloned());
+        self.next.extend(more.next.iter().cloned());
+    }
+}
+
 /// The queues of projects on this machine, each read only when its file has changed.
 #[derive(Debug, Default)]
 pub struct ProjectQueues(BTreeMap<PathBuf, KnownQueue>);
@@ -89,9 +196,9 @@ impl ProjectQueues {
                 found: QueueSummary::default(),
             });
             known.look(root);
-            all.counts = all.counts.plus(known.found.counts);
-            all.blocked.extend(known.found.blocked.iter().cloned());
+            all.join(&known.found);
         }
+        all.settle();
         all
     }
 }
@@ -120,6 +227,7 @@ pub fn summary_of_fleet<'a>(
     for (queue, task) in tasks {
         found.add(&QueueKey::Named(queue.clone()), task);
     }
+    found.settle();
     found
 }
 

@@ -9,6 +9,7 @@
 
 pub mod model;
 pub mod new_session;
+pub mod preview;
 pub mod update;
 pub mod view;
 
@@ -19,7 +20,7 @@ use std::{
 
 use async_nats::{Client, jetstream};
 use crossterm::event::{Event, KeyEvent};
-use model::{HomeMemory, HomeModel, HomeScope};
+use model::{HomeMemory, HomeModel, HomeScope, WorkerBoard};
 use new_session::{NewSessionForm, StartPlace};
 use tokio::sync::{mpsc, watch};
 use update::{HomeEvent, update};
@@ -31,11 +32,12 @@ use super::{
 };
 use crate::{
     config::{self, NatsConfig, paths},
-    engine::{event::StopTiming, input::SessionCommand, queue::QueueRequest},
+    engine::{event::StopTiming, input::SessionCommand, queue::QueueRequest, time::UnixTime},
     journal::SessionDir,
     nats::commands::NatsTransport,
-    present::text::local_zone,
+    present::text::{local_zone, sentence_case},
     process::browser,
+    protocol::WorkerOrder,
     queue::{LEASE, TaskQueue},
     report,
     runtime::{
@@ -70,11 +72,27 @@ pub struct HomeOptions {
     pub has_config: bool,
     /// The worker whose sessions these are. It stops when the screen closes, and the screen closes
     /// when it has ended.
-    pub worker: Option<WorkerEnd>,
+    pub worker: Option<HomeWorker>,
 }
 
 /// The exit code of a worker, once it has ended.
 pub type WorkerEnd = watch::Receiver<Option<u8>>;
+
+/// A worker whose tasks and sessions the screen shows.
+#[derive(Debug, Clone)]
+pub struct HomeWorker {
+    pub end: WorkerEnd,
+    /// Takes orders for it.
+    pub orders: std::sync::mpsc::Sender<WorkerOrder>,
+    pub started: UnixTime,
+    /// How many sessions it runs at once.
+    pub jobs: usize,
+    pub agents: Vec<String>,
+    /// Whether it merges what is finished.
+    pub merges: bool,
+    /// Whether it ends when the queue has no task left.
+    pub drains: bool,
+}
 
 /// A session to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +125,10 @@ pub enum HomeRequest {
     Task(BlockedTaskKey, TaskDecision),
     /// Let the user type what the agent of a blocked task should know.
     AskForHint(BlockedTaskKey),
+    /// Ask the worker for something.
+    Order(WorkerOrder),
+    /// Merge what is finished now.
+    Merge,
     Redraw,
     Suspend,
     Quit,
@@ -194,7 +216,8 @@ impl<'a> HomeScreen<'a> {
         let mut model = HomeModel::new(keymap, shown.first_theme(), scope);
         (model.look.motion, model.look.signs, model.look.zone) =
             (shown.motion, shown.signs, local_zone());
-        (model.has_config, model.is_worker) = (options.has_config, options.worker.is_some());
+        model.has_config = options.has_config;
+        model.worker = options.worker.as_ref().map(WorkerBoard::of);
         // Another machine's home folder is not this one's.
         model.home_dir = std::env::var("HOME")
             .ok()
@@ -222,7 +245,11 @@ impl<'a> HomeScreen<'a> {
     }
 
     async fn follow(&mut self) -> io::Result<HomeExit> {
-        let mut worker = self.options.worker.clone();
+        let mut worker = self
+            .options
+            .worker
+            .as_ref()
+            .map(|worker| worker.end.clone());
         loop {
             if let Some(exit) = self.exit.take() {
                 return Ok(exit);
@@ -267,6 +294,9 @@ impl<'a> HomeScreen<'a> {
             view::prepare(model, frame.area());
             view::draw(model, frame.area(), frame.buffer_mut());
         })?;
+        if let Some(key) = self.model.preview_to_read() {
+            self.read_preview(key);
+        }
         // Each is asked for once: one that cannot be read says so.
         let unread = self.model.unread_in_view();
         let unread: Vec<SessionKey> = unread
@@ -349,6 +379,16 @@ impl<'a> HomeScreen<'a> {
                     tokio::spawn(async move { events.send(report(folder).await) });
                 }
             }
+            HomeRequest::Order(order) => {
+                if let Some(worker) = &self.options.worker {
+                    // Fails if it has ended, which closes this screen.
+                    let _ = worker.orders.send(order);
+                }
+            }
+            HomeRequest::Merge => {
+                let (root, events) = (self.options.root.clone(), self.events.0.clone());
+                tokio::spawn(async move { events.send(merge_now(&root).await) });
+            }
             HomeRequest::Task(task, decision) => self.decide(task, decision),
             // The model asks by itself.
             HomeRequest::AskForHint(_) => {}
@@ -357,10 +397,20 @@ impl<'a> HomeScreen<'a> {
         Ok(())
     }
 
+    /// Reads the last records of a session of this machine.
+    fn read_preview(&self, key: SessionKey) {
+        if let Some(folder) = key.folder() {
+            self.in_background(move || {
+                let lines = preview::last_lines(&folder.journal());
+                HomeEvent::Preview(key, lines)
+            });
+        }
+    }
+
     /// Does something that can take a moment, and tells the model what came of it.
     fn in_background(&self, work: impl FnOnce() -> HomeEvent + Send + 'static) {
         let events = self.events.0.clone();
-        tokio::task::spawn_blocking(move || events.send(work()));
+        tokio::task::spawn_blocking(move || drop(events.send(work())));
     }
 
     fn stop(&self, key: &SessionKey, how: StopTiming) {
@@ -507,6 +557,36 @@ async fn decided(
     };
     let asked = queue.ask(&task.key, &request, now()).await;
     asked.map(drop).map_err(|error| error.to_string())
+}
+
+/// Merges what is finished as `creel merge --queue` does. Says its last line.
+async fn merge_now(root: &Path) -> HomeEvent {
+    let ran = match std::env::current_exe() {
+        Ok(program) => {
+            tokio::process::Command::new(program)
+                .args(["merge", "--queue"])
+                .current_dir(root)
+                .stdin(std::process::Stdio::null())
+                .output()
+                .await
+        }
+        Err(error) => Err(error),
+    };
+    match ran {
+        Ok(ran) => {
+            let output = String::from_utf8_lossy(&ran.stderr).into_owned();
+            let last = output.lines().rev().find(|line| !line.trim().is_empty());
+            let last = last.unwrap_or("nothing to merge").trim();
+            let role = if ran.status.success() {
+                ThemeRole::Good
+            } else {
+                ThemeRole::Warning
+            };
+            let words = last.strip_prefix("creel: ").unwrap_or(last);
+            HomeEvent::Toast(role, sentence_case(words))
+        }
+        Err(error) => HomeEvent::Toast(ThemeRole::Bad, format!("Cannot merge: {error}")),
+    }
 }
 
 /// Completes a task as `creel task done` does, which hands its branch in. Returns the whole reason if

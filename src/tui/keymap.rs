@@ -60,6 +60,7 @@ actions! {
         SwitchAgent "switch-agent" "switch to another agent during a usage limit",
         Stop "stop" "stop after this iteration",
         CancelTurn "cancel-turn" "cancel the turn, and pause for a message",
+        Diff "diff" "show the changes: of the turn, the iteration or the session",
         Submit "submit" "submit the work after this iteration",
         Merge "merge" "merge the work after this iteration",
         Hints "hints" "show or hide the line that explains what happens",
@@ -136,6 +137,11 @@ actions! {
         Close "close" "close",
         Wrap "wrap" "wrap long lines or not",
     }
+    Diff DiffKey {
+        NextPart "next-part" "changes of the iteration, of the session, of the turn",
+        NextFile "next-file" "next file",
+        PreviousFile "previous-file" "previous file",
+    }
     Replay ReplayKey {
         Play "play" "play or pause",
         Step "step" "one record forward",
@@ -158,6 +164,13 @@ actions! {
         Init "init" "write a config for this folder",
         Quit "quit" "quit; sessions keep running",
     }
+    Worker WorkerKey {
+        Pause "pause" "take no task for now, or take tasks again",
+        Drain "drain" "end when the queue has no task left",
+        Hint "hint" "start a blocked task again with a hint for its agent",
+        Retry "retry" "start a blocked task again",
+        Merge "merge" "merge finished work now",
+    }
 }
 
 impl ScrollKey {
@@ -178,7 +191,7 @@ impl ScrollKey {
 }
 
 impl KeyContext {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Global,
         Self::Scroll,
         Self::Stream,
@@ -188,8 +201,10 @@ impl KeyContext {
         Self::Tasks,
         Self::Gate,
         Self::Viewer,
+        Self::Diff,
         Self::Replay,
         Self::Home,
+        Self::Worker,
     ];
 
     /// The title of its keys on the help page.
@@ -204,8 +219,10 @@ impl KeyContext {
             Self::Tasks => "Tasks",
             Self::Gate => "Gates",
             Self::Viewer => "Viewer",
+            Self::Diff => "Changes",
             Self::Replay => "Replay",
             Self::Home => "Home",
+            Self::Worker => "Worker",
         }
     }
 
@@ -221,8 +238,10 @@ impl KeyContext {
             Self::Tasks => "tasks",
             Self::Gate => "gate",
             Self::Viewer => "viewer",
+            Self::Diff => "diff",
             Self::Replay => "replay",
             Self::Home => "home",
+            Self::Worker => "worker",
         }
     }
 }
@@ -375,6 +394,7 @@ pub fn short_words(action: KeyAction) -> String {
         KeyAction::Global(GlobalKey::Help) => "keys",
         KeyAction::Global(GlobalKey::NextPane) => "pane",
         KeyAction::Global(GlobalKey::ShowGate) => "answer",
+        KeyAction::Global(GlobalKey::Diff) => "changes",
         KeyAction::Stream(StreamKey::Fold) => "open",
         KeyAction::Hooks(HookKey::Switch) => "disable",
         KeyAction::Hooks(HookKey::Run) => "run now",

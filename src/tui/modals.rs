@@ -1,5 +1,6 @@
-//! Dialogs over the panes: gates, the editor, viewers, help, the palette, questions.
+//! Dialogs over the panes: gates, the editor, viewers, changes, help, the palette, questions.
 
+pub mod diff;
 pub mod editor;
 pub mod frame;
 pub mod gate;
@@ -27,6 +28,7 @@ pub enum Modal {
     Gate(Box<gate::GateModal>),
     Editor(Box<editor::EditorModal>),
     Viewer(Box<viewer::ViewerModal>),
+    Diff(Box<diff::DiffModal>),
     Help(help::HelpModal),
     Palette(palette::PaletteModal),
     Search(SearchModal),

@@ -3,11 +3,12 @@
 //!
 //! Contains no rules: the engine decides which commands are possible and what follows from them.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, rc::Rc};
 
 use ratatui::{layout::Rect, text::Line};
 
 use super::{
+    changes::ChangesModel,
     hints::HintModel,
     hook_rows::{HookOrder, HookRowId, HookRows},
     keymap::Keymap,
@@ -19,7 +20,7 @@ use super::{
     },
     replay::ReplayPlayer,
     runs::RunList,
-    stream::{SessionStream, StreamPlace},
+    stream::{SessionStream, StreamPlace, TimelineCell},
     theme::{ScreenTheme, ThemeRole},
 };
 use crate::{
@@ -166,6 +167,8 @@ pub struct PaneSelection {
     pub hook: usize,
     /// The selected row of the pending pane.
     pub item: usize,
+    /// Whether each delivered item has a row of its own.
+    pub shows_delivered: bool,
     /// The selected attempt of the retries pane, counted from the newest.
     pub attempt: usize,
 }
@@ -183,6 +186,20 @@ pub struct PreparedFrame {
     pub size: (usize, usize),
     /// What the selected row is about, for wide screens.
     pub detail: Option<RowDetail>,
+    /// The whole session, at the top of the stream.
+    pub timeline: Option<ShownTimeline>,
+}
+
+/// The whole session in a row of signs.
+#[derive(Debug, Clone)]
+pub struct ShownTimeline {
+    /// Where its cells are.
+    pub place: Rect,
+    pub cells: Rc<Vec<TimelineCell>>,
+    /// How long the session has run. Empty in its first minute, and after its end.
+    pub took: String,
+    /// The cell at which the user reads. None at the end of the stream.
+    pub here: Option<usize>,
 }
 
 /// What is counted over all records.
@@ -221,6 +238,7 @@ pub struct ScreenModel {
     pub attempts: Vec<RetryAttempt>,
     pub panes: PaneSelection,
     pub board: TaskBoard,
+    pub changes: ChangesModel,
     /// What lasts longer than this screen.
     pub memory: ScreenMemory,
     pub hint: HintModel,
@@ -272,9 +290,11 @@ impl ScreenModel {
                 drags: false,
                 hook: 0,
                 item: 0,
+                shows_delivered: false,
                 attempt: 0,
             },
             board: TaskBoard::default(),
+            changes: ChangesModel::default(),
             memory: ScreenMemory::default(),
             hint: HintModel::default(),
             modals: Vec::new(),
@@ -296,6 +316,7 @@ impl ScreenModel {
                 cursor: None,
                 size: (80, 20),
                 detail: None,
+                timeline: None,
             },
         }
     }
@@ -307,6 +328,7 @@ impl ScreenModel {
         self.stream = SessionStream::in_zone(self.look.zone.clone());
         (self.runs, self.hook_order) = (RunList::default(), HookOrder::default());
         self.tallies = SessionTallies::default();
+        self.changes = ChangesModel::default();
         self.attempts.clear();
         self.item_spots.clear();
         self.modals.clear();
@@ -353,6 +375,7 @@ impl ScreenModel {
         }
         self.tallies.hooks.take(&record.event);
         self.tallies.end.take(record.at, &record.event);
+        self.changes.take(&record.event);
         match &record.event {
             Event::Retry(RetryEvent::Counted {
                 used,
@@ -463,6 +486,7 @@ impl ScreenModel {
             Modal::Cancel(_) => works,
             Modal::Editor(_)
             | Modal::Viewer(_)
+            | Modal::Diff(_)
             | Modal::Help(_)
             | Modal::Palette(_)
             | Modal::Search(_)
@@ -559,6 +583,15 @@ impl ScreenModel {
         }
     }
 
+    /// The displayed time while something works, else that of the last record.
+    pub fn last_moved(&self) -> UnixTime {
+        if self.works() {
+            self.moment()
+        } else {
+            self.recorded
+        }
+    }
+
     /// Saves an unsent message, after any other that is already saved. A form is kept for its own
     /// gate.
     pub fn keep_draft(&mut self, purpose: &EditorPurpose, text: &str) {
@@ -584,6 +617,12 @@ impl ScreenModel {
 
     /// When the screen next changes by itself, because it shows a running time or a replay.
     pub fn next_tick(&self) -> Option<UnixTime> {
+        let moves = self.next_motion();
+        let reads = self.changes_due();
+        moves.into_iter().chain(reads).min()
+    }
+
+    fn next_motion(&self) -> Option<UnixTime> {
         if let ScreenMode::Replay(player) = &self.link.mode {
             let spins = player.is_playing() && self.look.motion == MotionMode::Full && self.works();
             return player.due().map(|due| {

@@ -74,10 +74,7 @@ pub fn wanted(model: &ScreenModel, pane: Pane) -> usize {
     match pane {
         Pane::Stream => usize::MAX,
         Pane::Hooks => hooks::wanted(model),
-        Pane::Pending => model
-            .session
-            .as_ref()
-            .map_or(0, |state| state.pending.items().len()),
+        Pane::Pending => pending_rows(model).len(),
         Pane::Retries => retries::wanted(model),
         Pane::Tasks => model.task_rows().map_or(0, |rows| {
             if model.has_tasks() {
@@ -170,11 +167,58 @@ fn pending_words(model: &ScreenModel) -> String {
         .filter(|item| item.state == ItemState::InFlight)
         .count();
     let held = counted(state.pending.waiting().count(), "item");
-    if with_agent == 0 {
-        held
+    let delivered = delivered(state.pending.items());
+    let delivered = if delivered > 1 {
+        format!(" · {delivered} delivered")
     } else {
-        format!("{held}, {with_agent} with the agent")
+        String::new()
+    };
+    if with_agent == 0 {
+        held + &delivered
+    } else {
+        format!("{held}, {with_agent} with the agent{delivered}")
     }
+}
+
+fn delivered(items: &[PendingItem]) -> usize {
+    items
+        .iter()
+        .filter(|item| item.state == ItemState::Delivered)
+        .count()
+}
+
+/// A row of the pending pane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PendingRow {
+    /// All delivered items in one row: how many there are.
+    Delivered(usize),
+    /// The item with this place in the list.
+    Item(usize),
+}
+
+/// The rows of the pending pane. Several delivered items share one, unless the user has opened it.
+pub fn pending_rows(model: &ScreenModel) -> Vec<PendingRow> {
+    let Some(state) = &model.session else {
+        return Vec::new();
+    };
+    let items = state.pending.items();
+    let delivered = delivered(items);
+    let folds = delivered > 1;
+    let is_shown = |item: &PendingItem| {
+        !folds || model.panes.shows_delivered || item.state != ItemState::Delivered
+    };
+    let head = folds.then_some(PendingRow::Delivered(delivered));
+    let shown = items.iter().enumerate().filter(|(_, item)| is_shown(item));
+    head.into_iter()
+        .chain(shown.map(|(n, _)| PendingRow::Item(n)))
+        .collect()
+}
+
+/// The selected row of the pending pane.
+pub fn pending_row(model: &ScreenModel) -> Option<PendingRow> {
+    let rows = pending_rows(model);
+    rows.get(model.panes.item.min(rows.len().saturating_sub(1)))
+        .copied()
 }
 
 /// The longest name of a hook, in columns.
@@ -191,10 +235,18 @@ pub fn draw_pending(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer
         return;
     };
     let items = state.pending.items();
+    let all = pending_rows(model);
     let height = usize::from(area.height);
     let focused = model.panes.focus == Pane::Pending;
-    let first = first_item(model, items.len(), area);
-    let in_view = || items.iter().skip(first).take(height);
+    let first = first_item(model, all.len(), area);
+    let chosen = model.panes.item.min(all.len().saturating_sub(1));
+    let rows = || all.iter().skip(first).take(height);
+    let in_view = || {
+        rows().filter_map(|row| match row {
+            PendingRow::Item(n) => items.get(*n),
+            PendingRow::Delivered(_) => None,
+        })
+    };
     let columns = ItemColumns {
         names: in_view()
             .map(|item| item_name(item).width())
@@ -206,16 +258,27 @@ pub fn draw_pending(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer
             .unwrap_or(0),
         width: usize::from(area.width),
     };
-    let rows = items
-        .iter()
-        .enumerate()
-        .skip(first)
-        .take(height)
-        .map(|(n, item)| {
-            let spans = columns.row(state, item, theme);
-            with_cursor(spans, n == model.panes.item, focused, theme)
-        });
-    Paragraph::new(rows.collect::<Vec<_>>()).render(area, buffer);
+    let lines = rows().enumerate().map(|(n, row)| {
+        let spans = match row {
+            PendingRow::Delivered(count) => {
+                let sign = if model.panes.shows_delivered {
+                    "▾"
+                } else {
+                    "▸"
+                };
+                vec![
+                    theme.span(ThemeRole::Good, "✓ "),
+                    theme.span(ThemeRole::Text, format!("{sign} {count} delivered")),
+                ]
+            }
+            PendingRow::Item(item) => items
+                .get(*item)
+                .map(|item| columns.row(state, item, theme))
+                .unwrap_or_default(),
+        };
+        with_cursor(spans, first + n == chosen, focused, theme)
+    });
+    Paragraph::new(lines.collect::<Vec<_>>()).render(area, buffer);
 }
 
 fn item_name(item: &PendingItem) -> String {
@@ -287,10 +350,7 @@ fn item_size(item: &PendingItem) -> String {
 /// The item at a row of the pane. Call this before the click focuses the pane, because that moves
 /// the rows.
 pub fn item_at(model: &ScreenModel, area: Rect, nth: usize) -> Option<usize> {
-    let count = model
-        .session
-        .as_ref()
-        .map_or(0, |state| state.pending.items().len());
+    let count = pending_rows(model).len();
     let chosen = first_item(model, count, area) + nth;
     (nth < usize::from(area.height) && chosen < count).then_some(chosen)
 }

@@ -9,6 +9,7 @@ use crate::{
         time::{TimeSpan, UnixTime},
     },
     journal::{Record, RecordSpan},
+    present::text::running_clock,
 };
 
 /// Longer pauses of the session are shortened to this.
@@ -21,6 +22,24 @@ pub struct ReplayMark {
     at: UnixTime,
     iteration: bool,
     error: bool,
+    /// How long the replay takes up to here, at its usual speed.
+    elapsed: TimeSpan,
+    /// How many iterations and errors there are up to here.
+    iterations: usize,
+    errors: usize,
+}
+
+/// A cell of the scrubber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScrubberCell {
+    /// The shown record.
+    Here,
+    /// Something went wrong in it.
+    Error,
+    /// An iteration begins in it.
+    Iteration,
+    Played,
+    Ahead,
 }
 
 #[derive(Debug, Default)]
@@ -57,11 +76,21 @@ impl ReplayPlayer {
             record.event,
             Event::Session(SessionEvent::IterationStarted { .. })
         );
+        let before = self.marks.last();
+        let elapsed = before.map_or(TimeSpan::default(), |before| {
+            let pause = Self::pause(record.at.since(before.at));
+            TimeSpan(before.elapsed.0.saturating_add(pause.0))
+        });
+        let iterations = before.map_or(0, |before| before.iterations) + usize::from(iteration);
+        let errors = before.map_or(0, |before| before.errors) + usize::from(error);
         self.marks.push(ReplayMark {
             spot,
             at: record.at,
             iteration,
             error,
+            elapsed,
+            iterations,
+            errors,
         });
     }
 
@@ -144,6 +173,132 @@ impl ReplayPlayer {
             n => format!(" · 1/{}x", 1 << -n),
         };
         let state = if self.playing { "playing" } else { "paused" };
-        format!("replay {}/{} {state}{speed}", self.shown, self.marks.len())
+        let (at, whole) = (self.time(), self.whole());
+        format!(
+            "replay {} of {} {state}{speed}",
+            running_clock(at),
+            running_clock(whole)
+        )
+    }
+
+    /// How long the session had taken by the shown record.
+    fn time(&self) -> TimeSpan {
+        let shown = self.shown.checked_sub(1).and_then(|n| self.marks.get(n));
+        let first = self.marks.first();
+        shown
+            .zip(first)
+            .map_or(TimeSpan::default(), |(shown, first)| {
+                shown.at.since(first.at)
+            })
+    }
+
+    fn whole(&self) -> TimeSpan {
+        let ends = self.marks.last().zip(self.marks.first());
+        ends.map_or(TimeSpan::default(), |(last, first)| last.at.since(first.at))
+    }
+
+    /// The first record of a cell, of this many cells. Each cell takes as long to play.
+    fn first_of(&self, cell: usize, width: usize) -> usize {
+        let whole = self.marks.last().map_or(0, |last| last.elapsed.0);
+        let (cell, width) = (cell as u64, width.max(1) as u64);
+        let from = whole.saturating_mul(cell) / width;
+        if cell >= width {
+            return self.marks.len();
+        }
+        self.marks.partition_point(|mark| mark.elapsed.0 < from)
+    }
+
+    /// The whole session in this many cells. It costs the same for every session.
+    pub fn cells(&self, width: usize) -> Vec<ScrubberCell> {
+        let shown = self.shown.saturating_sub(1);
+        let at = (0..width)
+            .rev()
+            .find(|cell| self.first_of(*cell, width) <= shown)
+            .unwrap_or(0);
+        let up_to = |mark: usize| {
+            let before = mark.checked_sub(1).and_then(|n| self.marks.get(n));
+            before.map_or((0, 0), |mark| (mark.iterations, mark.errors))
+        };
+        (0..width)
+            .map(|cell| {
+                let (from, to) = (self.first_of(cell, width), self.first_of(cell + 1, width));
+                let (before, after) = (up_to(from), up_to(to));
+                if cell == at {
+                    ScrubberCell::Here
+                } else if after.1 > before.1 {
+                    ScrubberCell::Error
+                } else if after.0 > before.0 {
+                    ScrubberCell::Iteration
+                } else if cell < at {
+                    ScrubberCell::Played
+                } else {
+                    ScrubberCell::Ahead
+                }
+            })
+            .collect()
+    }
+
+    /// The position that a cell stands for.
+    pub fn position_of(&self, cell: usize, width: usize) -> usize {
+        (self.first_of(cell, width) + 1).min(self.marks.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session of records at these seconds; those in the second list are errors.
+    fn player(seconds: &[i64], errors: &[usize]) -> ReplayPlayer {
+        let mut player = ReplayPlayer::default();
+        for (n, second) in seconds.iter().enumerate() {
+            let event = if errors.contains(&n) {
+                Event::Retry(RetryEvent::LimitReached {
+                    used: 1,
+                    limit: 1,
+                    hook: "tests".to_owned(),
+                })
+            } else {
+                Event::Session(SessionEvent::Warning {
+                    text: String::new(),
+                })
+            };
+            let record = Record {
+                v: 1,
+                seq: n as u64 + 1,
+                at: UnixTime(second * 1_000),
+                session: "s".to_owned(),
+                event,
+                chain: None,
+            };
+            let spot = RecordSpan {
+                offset: 0,
+                length: 0,
+            };
+            player.add(spot, &record);
+        }
+        player
+    }
+
+    #[test]
+    fn a_long_pause_of_the_session_is_short_on_the_scrubber() {
+        let mut player = player(&[0, 1, 3_601, 3_602], &[2]);
+        player.shown = 2;
+        assert_eq!(player.describe(), "replay 0:01 of 1:00:02 paused");
+        let signs = |player: &ReplayPlayer| -> String {
+            let sign = |cell: &ScrubberCell| match cell {
+                ScrubberCell::Here => 'o',
+                ScrubberCell::Error => 'x',
+                ScrubberCell::Iteration => 'i',
+                ScrubberCell::Played => '=',
+                ScrubberCell::Ahead => '-',
+            };
+            player.cells(8).iter().map(sign).collect()
+        };
+        assert_eq!(signs(&player), "==o---x-");
+        player.shown = 4;
+        assert!(signs(&player).ends_with('o'), "{}", signs(&player));
+        assert_eq!(player.position_of(0, 8), 1);
+        assert_eq!(player.position_of(7, 8), 4);
     }
 }

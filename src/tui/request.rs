@@ -5,9 +5,13 @@ use crossterm::event::{KeyEvent, MouseEvent};
 use crate::{
     engine::input::SessionCommand,
     process::playback_pace::PlaybackPace,
-    tui::modals::{
-        editor::EditorPurpose,
-        viewer::{RunOutput, ViewerModal},
+    report::session_diff::DiffPart,
+    tui::{
+        modals::{
+            editor::EditorPurpose,
+            viewer::{RunOutput, ViewerModal},
+        },
+        patch::PatchRows,
     },
 };
 
@@ -29,6 +33,8 @@ pub enum ScreenEvent {
     Failed(String),
     /// A text for the viewer was read.
     Read(ViewerModal),
+    /// The changes of a part were read, or why they were not.
+    Diffed(DiffPart, Result<Box<PatchRows>, String>),
     /// The user's editor was closed.
     Edited {
         purpose: EditorPurpose,
@@ -63,6 +69,8 @@ pub enum ScreenRequest {
     SetPace(PlaybackPace),
     /// Show the whole output of a run.
     ReadOutput(RunOutput),
+    /// Read what a part of the session changed.
+    ReadDiff(DiffPart),
     /// Show a past session up to this record.
     Seek(usize),
 }

@@ -13,9 +13,12 @@
 //!   applied.
 
 mod movement;
+mod parts;
 mod rows;
+mod timeline;
 
 pub use movement::{SearchHit, SearchStep, StreamJump};
+pub use timeline::TimelineCell;
 
 use movement::SearchCounts;
 
@@ -38,7 +41,11 @@ use crate::{
         text::brief_span,
     },
     tui::{
-        stream::rows::{BlockRows, LiveAnswerTail, size},
+        stream::{
+            parts::StreamPart,
+            rows::{BlockRows, LiveAnswerTail, size},
+            timeline::SessionTimeline,
+        },
         theme::{ScreenTheme, ThemeRole},
     },
 };
@@ -171,6 +178,11 @@ pub struct SessionStream {
     matches: SearchCounts,
     fold_thoughts: bool,
     live_end: LiveAnswerTail,
+    /// The parts, oldest first.
+    parts: Vec<StreamPart>,
+    /// Iterations that stayed open because the user had scrolled back.
+    kept: Vec<usize>,
+    timeline: SessionTimeline,
 }
 
 /// Whether other rows say what an event says: the hook's row that its output is piped, the prompt's
@@ -201,6 +213,9 @@ impl Default for SessionStream {
             matches: SearchCounts::default(),
             fold_thoughts: true,
             live_end: LiveAnswerTail::default(),
+            parts: Vec::new(),
+            kept: Vec::new(),
+            timeline: SessionTimeline::default(),
         }
     }
 }
@@ -228,6 +243,7 @@ impl SessionStream {
         let event = &record.event;
         self.hide_live_end();
         self.live_end.count(event);
+        self.count_part(at, event);
         if let Event::Turn(TurnEvent::AgentSaid { turn, text, .. }) = event {
             self.speak(BlockKind::Message, at, *turn, text, spot);
         } else if let Event::Turn(TurnEvent::AgentThought { turn, text, .. }) = event {
@@ -238,6 +254,9 @@ impl SessionStream {
             let new = event_block(at, event, &described);
             self.place(new, described.detail, event, spot);
         }
+        let last = self.blocks.len().saturating_sub(1);
+        self.note_part(at, event, last);
+        self.timeline.take(event, last);
         self.context.follow(event);
     }
 
@@ -536,7 +555,7 @@ const fn sign_of(tone: EventTone) -> &'static str {
     }
 }
 
-const fn role_of(tone: EventTone) -> ThemeRole {
+pub const fn role_of(tone: EventTone) -> ThemeRole {
     match tone {
         EventTone::Plain => ThemeRole::Text,
         EventTone::Active => ThemeRole::Running,

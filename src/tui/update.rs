@@ -9,7 +9,6 @@ mod task;
 use crossterm::event::{
     KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
-use ratatui::layout::Rect;
 
 use super::{
     keymap::{KeyAction, KeyContext},
@@ -41,8 +40,9 @@ use crate::{
 };
 use hook::{on_hook_key, open_attempt};
 use modal::{
-    answer_leave, answer_question, edited_outside, on_editor_key, on_gate, on_gate_key,
-    on_help_key, on_palette_key, on_question_key, on_quit_key, on_search_key, on_viewer_key,
+    answer_leave, answer_question, edited_outside, on_diff_key, on_editor_key, on_gate,
+    on_gate_key, on_help_key, on_palette_key, on_question_key, on_quit_key, on_search_key,
+    on_viewer_key,
 };
 use pane::{
     focus, focus_by, leave, on_pending_key, on_replay_key, on_scroll_key, on_stream, on_stream_key,
@@ -78,6 +78,7 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
             Some(
                 Modal::Gate(_)
                 | Modal::Viewer(_)
+                | Modal::Diff(_)
                 | Modal::Help(_)
                 | Modal::Palette(_)
                 | Modal::Quit(_)
@@ -126,6 +127,7 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
         ScreenEvent::Read(viewer) => {
             model.modals.push(Modal::Viewer(Box::new(viewer)));
         }
+        ScreenEvent::Diffed(part, read) => model.take_changes(part, read),
         ScreenEvent::Edited {
             purpose,
             before,
@@ -160,6 +162,7 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
         Some(Modal::Gate(_)) => on_gate_key(model, key),
         Some(Modal::Editor(_)) => on_editor_key(model, key),
         Some(Modal::Viewer(_)) => on_viewer_key(model, key),
+        Some(Modal::Diff(_)) => on_diff_key(model, key),
         Some(Modal::Help(_)) => on_help_key(model, key),
         Some(Modal::Palette(_)) => on_palette_key(model, key, reload),
         Some(Modal::Search(_)) => on_search_key(model, key, reload),
@@ -309,7 +312,11 @@ pub fn perform(model: &mut ScreenModel, action: KeyAction, reload: RecordLoader<
         KeyAction::Tasks(key) => on_task_key(model, key),
         KeyAction::Replay(key) => on_replay_key(model, key),
         // These apply only inside their dialogs, or on the home screen.
-        KeyAction::Gate(_) | KeyAction::Viewer(_) | KeyAction::Home(_) => {}
+        KeyAction::Gate(_)
+        | KeyAction::Viewer(_)
+        | KeyAction::Diff(_)
+        | KeyAction::Home(_)
+        | KeyAction::Worker(_) => {}
     }
 }
 
@@ -362,6 +369,7 @@ fn on_global_key(model: &mut ScreenModel, key: GlobalKey) {
             },
         ),
         GlobalKey::CancelTurn => ask_to_cancel(model),
+        GlobalKey::Diff => model.show_changes(),
         GlobalKey::Submit | GlobalKey::Merge => {
             let pipeline = if key == GlobalKey::Submit {
                 PipelineKind::Submit
@@ -450,6 +458,14 @@ fn on_mouse(model: &mut ScreenModel, mouse: MouseEvent, reload: RecordLoader<'_>
         MouseEventKind::Down(MouseButton::Left) => {
             click(model, mouse.column, mouse.row, reload);
         }
+        MouseEventKind::Drag(MouseButton::Left)
+            if model.modals.is_empty()
+                && view::replay_position_at(model, mouse.column, mouse.row).is_some() =>
+        {
+            if let Some(position) = view::replay_position_at(model, mouse.column, mouse.row) {
+                model.request(ScreenRequest::Seek(position));
+            }
+        }
         MouseEventKind::Drag(MouseButton::Left) if model.panes.drags => {
             if let Some(split) = view::split_at(model, mouse.column) {
                 model.memory.split = split;
@@ -468,6 +484,7 @@ fn on_wheel(model: &mut ScreenModel, mouse: MouseEvent, down: bool, reload: Reco
     for _ in 0..WHEEL {
         match model.modals.last_mut() {
             Some(Modal::Viewer(viewer)) => viewer.key(key.into(), room),
+            Some(Modal::Diff(diff)) => diff.key(key.into()),
             Some(Modal::Help(help)) => help.key(key.into(), 1),
             Some(Modal::Gate(gate)) => gate.wheel(down),
             Some(_) => {}
@@ -487,16 +504,22 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
     if view::hides_hint(model, column, row) {
         return model.switch_hint();
     }
+    if model.modals.is_empty()
+        && let Some(position) = view::replay_position_at(model, column, row)
+    {
+        return model.request(ScreenRequest::Seek(position));
+    }
     if let Some(key) = view::key_at(model, column, row) {
         model.toast = None;
         return on_key(model, key, reload);
     }
-    let area = Rect {
-        x: 0,
-        y: 0,
-        width: model.size.0,
-        height: model.size.1,
-    };
+    let area = model.area();
+    if model.modals.is_empty()
+        && let Some(block) = view::timeline_block_at(model, column, row)
+    {
+        model.panes.focus = Pane::Stream;
+        return model.stream.go_to_block(block);
+    }
     match model.modals.last_mut() {
         Some(Modal::Gate(gate)) => {
             let asked = gate.click(column, row, now);

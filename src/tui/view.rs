@@ -8,11 +8,15 @@ mod layout;
 pub mod lines;
 pub mod pipeline;
 pub mod possible;
+mod scrubber;
 mod status;
+mod timeline;
 
 pub use end_card::is_shown as shows_end_card;
 pub use layout::{ScreenLayout, has_tabs, is_split_line, places, split_at};
+pub use scrubber::position_at as replay_position_at;
 pub use status::{chip, role as chip_role};
+pub use timeline::block_at as timeline_block_at;
 
 use crossterm::event::KeyEvent;
 use layout::padded;
@@ -61,7 +65,7 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
     let area = model.area();
     let hints = |wanted: Option<u16>| Some(KeyRow::Hints).filter(|_| wanted == Some(row));
     let kind = match model.modals.last() {
-        Some(Modal::Viewer(_)) => hints(area.bottom().checked_sub(2)),
+        Some(Modal::Viewer(_) | Modal::Diff(_)) => hints(area.bottom().checked_sub(2)),
         Some(Modal::Help(_)) => hints(area.bottom().checked_sub(1)),
         Some(Modal::Editor(editor)) => hints(Some(editor.hint_row(area))),
         Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
@@ -150,7 +154,7 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
     if let Some((_, rect)) = places.panes.iter().find(|(pane, _)| *pane == Pane::Stream) {
         // One column on the right stays free.
         let size = (
-            usize::from(rect.width.saturating_sub(3 + MARGIN)),
+            usize::from(rect.width.saturating_sub(3 + MARGIN)).min(layout::TEXT),
             usize::from(rect.height.saturating_sub(2)),
         );
         model.frame.size = size;
@@ -163,9 +167,8 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
         (model.frame.places, model.frame.lines) = model.stream.in_view(view).into_iter().unzip();
         model.frame.cursor = (!model.stream.is_empty()).then(|| model.stream.cursor(view));
     }
-    model.frame.detail = places
-        .detail
-        .and_then(|rect| detail::of(model, rect, reload));
+    model.frame.timeline = timeline::of(model, &places);
+    model.frame.detail = places.detail.and_then(|rect| detail::of(model, rect));
     let mut modals = std::mem::take(&mut model.modals);
     let above = match modals.last() {
         Some(Modal::Editor(editor)) => above(editor.frame(area), area),
@@ -185,6 +188,7 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
             Modal::Editor(editor) => editor.prepare(&model.look.theme),
             Modal::Help(help) => help.prepare(&model.look.keymap, &model.look.theme, area),
             Modal::Viewer(viewer) => viewer.prepare(&model.runs, model.moment(), &model.look, area),
+            Modal::Diff(diff) => diff.prepare(&model.look.theme, area),
             Modal::Palette(_)
             | Modal::Search(_)
             | Modal::Quit(_)
@@ -257,7 +261,9 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
     }
     lines::draw(model, theme, places.hook_line, places.fact_line, buffer);
     footer::draw(model, theme, places.hints, buffer);
-    if !matches!(model.modals.last(), Some(Modal::Gate(_))) {
+    if scrubber::is_shown(model, area) {
+        scrubber::draw(model, theme, places.hint_line, buffer);
+    } else if !matches!(model.modals.last(), Some(Modal::Gate(_))) {
         hints::draw_hint_line(model, theme, places.hint_line, buffer);
     }
     let is_gate = |modal: &Modal| matches!(modal, Modal::Gate(_));
@@ -271,6 +277,7 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
             Modal::Gate(gate) => gate.draw(model, theme, buffer),
             Modal::Editor(editor) => editor.draw(theme, area, below, buffer),
             Modal::Viewer(viewer) => viewer.draw(&model.look.keymap, theme, area, buffer),
+            Modal::Diff(diff) => diff.draw(&model.look.keymap, theme, area, buffer),
             Modal::Help(help) => help.draw(&model.look.keymap, theme, area, buffer),
             Modal::Palette(palette) => palette.draw(&model.look.keymap, theme, area, buffer),
             Modal::Search(search) => search.draw(theme, area, buffer),
@@ -278,13 +285,18 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
             Modal::Remove(question) | Modal::Cancel(question) => question.draw(theme, area, buffer),
         }
     }
-    if matches!(model.modals.last(), Some(Modal::Viewer(_) | Modal::Help(_))) {
+    if matches!(
+        model.modals.last(),
+        Some(Modal::Viewer(_) | Modal::Diff(_) | Modal::Help(_))
+    ) {
         // These cover the last line.
         footer::draw_toast(model, theme, places.hints, buffer);
     }
     announce_gate(model, theme, area, buffer);
     // A gate dims everything else.
-    if let Some(Modal::Gate(_)) = model.modals.last() {
+    if let Some(Modal::Gate(_)) = model.modals.last()
+        && !scrubber::is_shown(model, area)
+    {
         Clear.render(places.hint_line, buffer);
         buffer.set_style(places.hint_line, theme.style(ThemeRole::Text));
         hints::draw_hint_line(model, theme, places.hint_line, buffer);
@@ -297,7 +309,7 @@ fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &
         return;
     };
     let how = match model.modals.last() {
-        Some(Modal::Viewer(_) | Modal::Help(_)) => {
+        Some(Modal::Viewer(_) | Modal::Diff(_) | Modal::Help(_)) => {
             format!("{} answer", model.look.keymap.key(GlobalKey::ShowGate))
         }
         // A gate that the user closed for later is known.
@@ -398,6 +410,9 @@ fn draw_pane(
     }
     let inside = block.inner(area);
     block.render(area, buffer);
+    if pane == Pane::Stream {
+        timeline::draw(model, theme, buffer);
+    }
     let inside = if pane == Pane::Stream {
         inside
     } else {

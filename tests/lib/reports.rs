@@ -12,11 +12,12 @@ use std::{
 use serde_json::Value;
 
 use creel::{
+    engine::ids::TurnId,
     journal::Record,
     report::{
         CheckPlace, MARKDOWN_LIMIT, MarkdownPart, Report, ReportBuilder, RunMark, SCHEMA,
         Verification, html, markdown,
-        session_diff::{DiffPart, DiffPlace, DiffSource, session_diff},
+        session_diff::{DiffPart, DiffPlace, DiffSource, WorkHistory, session_diff},
     },
 };
 use schema_check::objections;
@@ -58,12 +59,16 @@ fn journal(name: &str) -> Report {
 /// A session of lines after its beginning, with a check and a rule. `EVENT` lacks only the fields
 /// that all records share.
 fn session(goal: &str, events: &[Value]) -> Report {
+    of(&session_records(goal, events))
+}
+
+fn session_records(goal: &str, events: &[Value]) -> Vec<Record> {
     let began = records(&journals()[0]).remove(0).to_line();
     let mut began: Value = serde_json::from_str(&began).expect("JSON");
     began["prompt"] = goal.into();
     let mut lines = vec![began];
     lines.extend(events.iter().cloned());
-    let records: Vec<Record> = lines
+    lines
         .into_iter()
         .enumerate()
         .map(|(n, mut line)| {
@@ -73,8 +78,7 @@ fn session(goal: &str, events: &[Value]) -> Report {
             line["at"] = format!("2026-11-16T18:{:02}:{:02}.000Z", n / 60 % 60, n % 60).into();
             Record::from_line(&line.to_string()).expect("a record")
         })
-        .collect();
-    of(&records)
+        .collect()
 }
 
 fn ran(run: usize, text: &str) -> Value {
@@ -303,10 +307,17 @@ fn a_file_without_known_contents_has_the_edits_of_the_agent_or_only_its_name() {
         "diff": "--- /p/src/a.rs\n+++ /p/src/a.rs\n@@ -1 +1 @@\n-old\n+new\n"
     });
     let work = serde_json::json!({ "work": { "files_modified": ["src/a.rs", "b.rs"] } });
-    let report = session("goal", &[sent(1, "p"), edit, turn_ended(1, &work)]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = folder.path().join("journal.jsonl");
+    let records = session_records("goal", &[sent(1, "p"), edit, turn_ended(1, &work)]);
+    let lines: String = records.iter().map(Record::to_line).collect();
+    fs::write(&journal, lines).expect("written");
+    let history = WorkHistory::read(&journal).expect("a journal");
     let nowhere = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let place = DiffPlace::Elsewhere(&nowhere);
-    let diff = session_diff(&report, DiffPart::Session, place).expect("the whole session");
+    let place = DiffPlace::Elsewhere(nowhere);
+    let diff = session_diff(&history, DiffPart::Session, &place).expect("the whole session");
+    let turn = session_diff(&history, DiffPart::Turn(TurnId(1)), &place).expect("a turn");
+    assert_eq!(turn.files, diff.files);
     let found: Vec<_> = diff
         .files
         .iter()
@@ -319,5 +330,6 @@ fn a_file_without_known_contents_has_the_edits_of_the_agent_or_only_its_name() {
     assert_eq!(found, expected);
     assert!(diff.files[1].text.contains("+new"), "{diff:?}");
     assert_eq!(diff.notes.len(), 3, "{:?}", diff.notes);
-    assert!(session_diff(&report, DiffPart::Iteration(7), place).is_err());
+    assert!(session_diff(&history, DiffPart::Iteration(7), &place).is_err());
+    assert!(session_diff(&history, DiffPart::Turn(TurnId(7)), &place).is_err());
 }

@@ -1,10 +1,12 @@
 //! What the screen and the lines show, and what keys do, without a terminal.
 
+mod changes;
 mod frames;
 mod home;
 mod keys;
 mod lines;
 mod long_output;
+mod long_sessions;
 mod pictures;
 mod proposal_gate;
 mod reasons;

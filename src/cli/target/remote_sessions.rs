@@ -22,6 +22,7 @@ use crate::{
     },
     present::text::plain,
     protocol::{ClientKind, ReplyData, SessionRequest},
+    report::session_diff::DiffPlace,
     runtime::now,
     sessions::session_client::SessionClient,
 };
@@ -283,7 +284,7 @@ fn called<'a>(heartbeat: &'a SessionHeartbeat, name: Option<&str>) -> &'a str {
 pub(crate) struct RecordedSession {
     folder: SessionDir,
     /// The copy is removed when this is dropped.
-    _copy: Option<RemoteJournal>,
+    copy: Option<RemoteJournal>,
     /// The copy needs the connection as long as it exists.
     _server: Option<NatsServerConnection>,
 }
@@ -308,7 +309,7 @@ impl RecordedSession {
         };
         Ok(Self {
             folder,
-            _copy: copy,
+            copy,
             _server: server,
         })
     }
@@ -317,12 +318,21 @@ impl RecordedSession {
     pub(crate) const fn at(folder: SessionDir) -> Self {
         Self {
             folder,
-            _copy: None,
+            copy: None,
             _server: None,
         }
     }
 
     pub(crate) const fn folder(&self) -> &SessionDir {
         &self.folder
+    }
+
+    /// Where its files can be: of a session on another machine, in a clone here.
+    pub(crate) fn files(&self) -> DiffPlace {
+        if self.copy.is_some() {
+            DiffPlace::Elsewhere(std::env::current_dir().unwrap_or_default())
+        } else {
+            DiffPlace::Here(self.folder.project().to_owned())
+        }
     }
 }

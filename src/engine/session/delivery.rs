@@ -404,6 +404,7 @@ impl EndRules<'_> {
             iterations,
             reason,
             lines: None,
+            files: Vec::new(),
             submittable: false,
             checks,
         });

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{
-    conversation::{ChangedLines, FirstConversation},
+    conversation::{ChangedFileLines, ChangedLines, FirstConversation},
     gate::kind::GateChoice,
     policy::SessionPlan,
     stored_form::known_or_none,
@@ -67,6 +67,9 @@ pub enum SessionEvent {
         /// versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lines: Option<ChangedLines>,
+        /// The files with most of these lines, most first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        files: Vec<ChangedFileLines>,
         /// Whether `creel submit` can work: there is changed work, and what the hooks before a
         /// submit need. The runtime finds out, like the lines.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]

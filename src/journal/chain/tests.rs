@@ -34,6 +34,7 @@ fn ended() -> Event {
         iterations: 1,
         reason: "done".into(),
         lines: None,
+        files: Vec::new(),
         submittable: false,
         checks: Vec::new(),
     })

@@ -107,6 +107,12 @@ impl ComparedRepository {
         Some(output.trim().to_owned())
     }
 
+    /// The commit that is checked out.
+    pub(super) fn head(&self) -> Option<String> {
+        let output = self.ask(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"])?;
+        Some(output.trim().to_owned())
+    }
+
     pub(super) fn has_commit(&self, commit: &str) -> bool {
         self.ask(&["ls-tree", "--name-only", commit]).is_some()
     }

@@ -39,7 +39,7 @@ use super::{
     stamp,
 };
 use crate::engine::{
-    conversation::{ChangedLines, FileContent, WorktreeChanges},
+    conversation::{ChangedFileLines, ChangedLines, FileContent, WorktreeChanges},
     session::iteration::SessionFiles,
 };
 
@@ -240,13 +240,46 @@ const LARGEST: u64 = 4 << 20;
 /// Git looks at as many bytes to tell text from other content.
 const SNIFFED: usize = 8_000;
 
+/// How many files a record names.
+const LISTED: usize = 20;
+
+/// The lines of the files that a session changed.
+#[derive(Debug, Default)]
+pub struct CountedLines {
+    pub lines: ChangedLines,
+    files: Vec<ChangedFileLines>,
+}
+
+impl CountedLines {
+    fn and(mut self, path: &Path, added: usize, removed: usize) -> Self {
+        self.lines = self.lines.and(added, removed);
+        self.files.push(ChangedFileLines {
+            path: path.to_string_lossy().into_owned(),
+            added,
+            removed,
+        });
+        self
+    }
+
+    /// The files with most changed lines, most first.
+    pub fn largest(mut self) -> Vec<ChangedFileLines> {
+        let changed = |file: &ChangedFileLines| file.added + file.removed;
+        self.files.sort_by(|one, other| {
+            let most = changed(other).cmp(&changed(one));
+            most.then_with(|| one.path.cmp(&other.path))
+        });
+        self.files.truncate(LISTED);
+        self.files
+    }
+}
+
 /// The lines that differ from the commit before the session's first turn, in the files that its
 /// turns changed.
 pub async fn count_lines(
     folder: &Path,
     mark: &str,
     changed: &SessionFiles,
-) -> Option<ChangedLines> {
+) -> Option<CountedLines> {
     let since = changed
         .since()
         .filter(|since| since.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
@@ -254,10 +287,10 @@ pub async fn count_lines(
     let mut wanted: BTreeSet<PathBuf> = changed.seen_names()?.map(PathBuf::from).collect();
     let counted = async {
         let output = repository.lines_since(since).await.ok()?;
-        let mut counts = ChangedLines::default();
+        let mut counts = CountedLines::default();
         for (name, added, removed) in output.split(|byte| *byte == 0).filter_map(numbers) {
             if wanted.remove(name) {
-                counts = counts.and(added, removed);
+                counts = counts.and(name, added, removed);
             }
         }
         if wanted.is_empty() {
@@ -271,18 +304,15 @@ pub async fn count_lines(
             .filter(|name| wanted.contains(name))
             .collect();
         let lines = tokio::task::spawn_blocking(move || {
-            fresh
-                .iter()
-                .map(|name| lines_of(&folder.join(name)))
-                .collect::<Vec<_>>()
+            let count = |name: PathBuf| Some((lines_of(&folder.join(&name))?, name));
+            fresh.into_iter().filter_map(count).collect::<Vec<_>>()
         });
         Some(
             lines
                 .await
                 .ok()?
                 .into_iter()
-                .flatten()
-                .fold(counts, |counts, added| counts.and(added, 0)),
+                .fold(counts, |counts, (added, name)| counts.and(&name, added, 0)),
         )
     };
     tokio::time::timeout(COUNT_PATIENCE, counted).await.ok()?

@@ -9,7 +9,11 @@ use std::{
     sync::Arc,
 };
 
-use super::{HomeRequest, new_session::NewSessionForm};
+use super::{
+    HomeRequest, HomeWorker,
+    new_session::NewSessionForm,
+    preview::{PreviewLine, WITH_PREVIEW},
+};
 use crate::{
     config::MotionMode,
     engine::{budget::CostTotal, queue::QueueCounts, time::UnixTime},
@@ -19,9 +23,12 @@ use crate::{
         style::SPIN,
         text::counted as counted_words,
     },
-    sessions::{BlockedTaskKey, SessionChange, SessionKey, queue_feed::QueueSummary},
+    sessions::{
+        BlockedTaskKey, SessionChange, SessionKey,
+        queue_feed::{BoardTask, QueueSummary},
+    },
     tui::{
-        keymap::{HomeKey, Keymap},
+        keymap::{HomeKey, Keymap, WorkerKey},
         modals::{help::HelpModal, question::ChoiceQuestion},
         model::Toast,
         theme::{ScreenLook, ScreenTheme, ThemeRole},
@@ -50,6 +57,16 @@ pub struct HomeRow {
     pub session: Arc<ListedSession>,
 }
 
+/// What happened last in the selected session.
+#[derive(Debug, Default)]
+struct HomePreview {
+    /// The row that was read, or is being read, as it was then.
+    read: Option<(Arc<SessionKey>, Arc<ListedSession>)>,
+    is_reading: bool,
+    of: Option<Arc<SessionKey>>,
+    lines: Vec<PreviewLine>,
+}
+
 /// A line of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HomeLine {
@@ -58,6 +75,80 @@ pub enum HomeLine {
     Heading(SessionGroup),
     /// The row with this number.
     Session(usize),
+    /// A part of a worker's board, with how many tasks it has.
+    Board(BoardPart, usize),
+    /// The task with this number in its part.
+    Task(BoardPart, usize),
+}
+
+/// A part of a worker's board that has tasks without a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BoardPart {
+    Merge,
+    Next,
+}
+
+impl BoardPart {
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Merge => "MERGE",
+            Self::Next => "NEXT",
+        }
+    }
+}
+
+/// What a worker's screen shows beside its sessions.
+#[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub struct WorkerBoard {
+    pub jobs: usize,
+    pub agents: Vec<String>,
+    pub merges: bool,
+    pub drains: bool,
+    pub is_paused: bool,
+    /// Whether it takes no further task and ends with its last session.
+    pub finishes: bool,
+    pub started: UnixTime,
+    pub done: usize,
+    /// Finished work: what waits to be merged, then what was merged last.
+    pub merge: Vec<(BoardTask, MergeState)>,
+    /// The next tasks.
+    pub next: Vec<BoardTask>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergeState {
+    Waits,
+    Merged,
+}
+
+impl WorkerBoard {
+    pub fn of(worker: &HomeWorker) -> Self {
+        Self {
+            jobs: worker.jobs,
+            agents: worker.agents.clone(),
+            merges: worker.merges,
+            drains: worker.drains,
+            started: worker.started,
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, report: &QueueSummary) {
+        self.done = report.done;
+        let waits = report.to_merge.iter().map(|task| (task, MergeState::Waits));
+        let merged = report.merged.iter().map(|task| (task, MergeState::Merged));
+        let merge = waits.chain(merged);
+        self.merge = merge.map(|(task, state)| (task.clone(), state)).collect();
+        self.next.clone_from(&report.next);
+    }
+
+    fn tasks(&self, part: BoardPart) -> usize {
+        match part {
+            BoardPart::Merge => self.merge.len(),
+            BoardPart::Next => self.next.len(),
+        }
+    }
 }
 
 /// What lies over the list and receives the keys.
@@ -90,14 +181,13 @@ pub struct HomeMemory {
 }
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct HomeModel {
     pub look: ScreenLook,
     pub now: UnixTime,
     pub size: (u16, u16),
     pub scope: HomeScope,
-    /// Whether the sessions are those of a worker, which stops when the screen closes.
-    pub is_worker: bool,
+    /// The worker that the sessions are of. It stops when the screen closes.
+    pub worker: Option<WorkerBoard>,
     /// Whether the folder in which creel was started has a config.
     pub has_config: bool,
     /// The user's home folder, which paths leave out.
@@ -110,6 +200,7 @@ pub struct HomeModel {
     pub toast: Option<Toast>,
     pub modal: Option<HomeModal>,
     sessions: BTreeMap<Arc<SessionKey>, Arc<ListedSession>>,
+    preview: HomePreview,
     /// The tasks of all queues.
     queue: QueueCounts,
     /// The sessions that match the filter, in order.
@@ -138,7 +229,7 @@ impl HomeModel {
             now: UnixTime(0),
             size: (80, 24),
             scope,
-            is_worker: false,
+            worker: None,
             has_config: false,
             home_dir: None,
             is_loaded: false,
@@ -147,6 +238,7 @@ impl HomeModel {
             toast: None,
             modal: None,
             sessions: BTreeMap::new(),
+            preview: HomePreview::default(),
             queue: QueueCounts::default(),
             rows: Vec::new(),
             row_counts: [0; 3],
@@ -185,7 +277,7 @@ impl HomeModel {
         let tasks = self.sessions.keys().filter(|key| is_task(key)).count();
         let listed = self.count(SessionGroup::NeedsYou) + self.count(SessionGroup::Running);
         let running = listed.saturating_sub(tasks);
-        let is_local = self.scope == HomeScope::Machine && !self.is_worker;
+        let is_local = self.scope == HomeScope::Machine && self.worker.is_none();
         let (verb, them) = if running == 1 {
             ("keeps", "it")
         } else {
@@ -270,6 +362,9 @@ impl HomeModel {
     /// Takes what the queues have now: blocked tasks need the user like sessions.
     pub fn take_queue(&mut self, report: QueueSummary) {
         self.queue = report.counts;
+        if let Some(worker) = &mut self.worker {
+            worker.take(&report);
+        }
         self.sessions.retain(|key, _| !is_task(key));
         let blocked = report.blocked.into_iter();
         self.sessions
@@ -286,7 +381,50 @@ impl HomeModel {
 
     /// Whether a line above the sessions says what the queues have.
     pub fn has_queue(&self) -> bool {
-        self.queue != QueueCounts::default()
+        self.worker.is_none() && self.queue != QueueCounts::default()
+    }
+
+    /// What the sessions of the worker cost so far, in dollars.
+    pub fn worker_cost(&self) -> CostTotal {
+        let started = self
+            .worker
+            .as_ref()
+            .map_or(UnixTime(0), |worker| worker.started);
+        let own = self.sessions.iter().filter(|(key, session)| {
+            !is_task(key) && (session.group() != SessionGroup::Ended || session.changed >= started)
+        });
+        own.fold(CostTotal::default(), |all, (_, session)| {
+            all.plus(session.cost)
+        })
+    }
+
+    /// How many lines a worker's board has above the ended sessions.
+    fn board_lines(&self) -> usize {
+        let Some(worker) = &self.worker else {
+            return 0;
+        };
+        let parts = [BoardPart::Merge, BoardPart::Next].map(|part| worker.tasks(part));
+        parts
+            .iter()
+            .map(|tasks| tasks + usize::from(*tasks > 0))
+            .sum()
+    }
+
+    /// A line of the board.
+    fn board_line(&self, mut number: usize) -> Option<HomeLine> {
+        let worker = self.worker.as_ref()?;
+        for part in [BoardPart::Merge, BoardPart::Next] {
+            let tasks = worker.tasks(part);
+            if tasks == 0 {
+                continue;
+            }
+            match number.checked_sub(1) {
+                None => return Some(HomeLine::Board(part, tasks)),
+                Some(nth) if nth < tasks => return Some(HomeLine::Task(part, nth)),
+                Some(nth) => number = nth - tasks,
+            }
+        }
+        None
     }
 
     /// The blocked task under the cursor.
@@ -352,6 +490,38 @@ impl HomeModel {
         self.move_to(self.at.saturating_add_signed(by));
     }
 
+    /// The session to read for the preview, if its row has changed since it was read.
+    pub fn preview_to_read(&mut self) -> Option<SessionKey> {
+        let row = self
+            .rows
+            .get(self.at)
+            .filter(|_| self.size.0 >= WITH_PREVIEW && !self.preview.is_reading)?;
+        let is_known = self.preview.read.as_ref().is_some_and(|(key, session)| {
+            Arc::ptr_eq(key, &row.key) && Arc::ptr_eq(session, &row.session)
+        });
+        if is_known || row.key.folder().is_none() {
+            return None;
+        }
+        self.preview.read = Some((row.key.clone(), row.session.clone()));
+        self.preview.is_reading = true;
+        Some(SessionKey::clone(&row.key))
+    }
+
+    pub fn take_preview(&mut self, key: SessionKey, lines: Vec<PreviewLine>) {
+        self.preview.is_reading = false;
+        (self.preview.of, self.preview.lines) = (Some(Arc::new(key)), lines);
+    }
+
+    /// The lines of the selected session, as far as they are read.
+    pub fn preview_lines(&self) -> &[PreviewLine] {
+        let chosen = self.chosen().map(|row| &row.key);
+        if chosen.is_some() && chosen == self.preview.of.as_ref() {
+            &self.preview.lines
+        } else {
+            &[]
+        }
+    }
+
     /// How many lines the list has on the screen.
     pub fn height(&self) -> usize {
         usize::from(self.size.1.saturating_sub(2 + u16::from(self.has_detail())))
@@ -359,7 +529,8 @@ impl HomeModel {
 
     /// Whether a line below the list says more about the session under the cursor.
     pub fn has_detail(&self) -> bool {
-        self.size.1 >= WITH_DETAIL && !self.rows.is_empty()
+        // The preview says it, too.
+        self.size.1 >= WITH_DETAIL && self.size.0 < WITH_PREVIEW && !self.rows.is_empty()
     }
 
     /// The line with this number: each group that has rows begins with its heading.
@@ -374,8 +545,18 @@ impl HomeModel {
         for (group, rows) in SessionGroup::ALL
             .into_iter()
             .zip(self.row_counts)
-            .filter(|(_, rows)| *rows > 0)
+            .filter(|(group, rows)| *rows > 0 || *group == SessionGroup::Ended)
         {
+            if group == SessionGroup::Ended {
+                let board = self.board_lines();
+                if number < board {
+                    return self.board_line(number);
+                }
+                number -= board;
+            }
+            if rows == 0 {
+                continue;
+            }
             match number {
                 0 => return Some(HomeLine::Heading(group)),
                 _ if number <= rows => return Some(HomeLine::Session(before + number - 1)),
@@ -392,13 +573,18 @@ impl HomeModel {
         };
         let groups = SessionGroup::ALL.into_iter().zip(self.row_counts);
         let headings = groups.filter(|(group, rows)| *group <= chosen.session.group() && *rows > 0);
-        self.at + headings.count() + usize::from(self.has_queue())
+        let is_ended = chosen.session.group() == SessionGroup::Ended;
+        let board = if is_ended { self.board_lines() } else { 0 };
+        self.at + headings.count() + usize::from(self.has_queue()) + board
     }
 
     /// Keeps the cursor in sight, with its heading where it is the first of its group.
     fn scroll(&mut self) {
         let (line, height) = (self.cursor_line(), self.height().max(1));
-        let total = self.rows.len() + SessionGroup::ALL.len() + usize::from(self.has_queue());
+        let total = self.rows.len()
+            + SessionGroup::ALL.len()
+            + usize::from(self.has_queue())
+            + self.board_lines();
         let above = line.saturating_sub(1);
         self.top = self
             .top
@@ -422,7 +608,10 @@ impl HomeModel {
         let nth = usize::from(screen_row.checked_sub(1)?);
         match self.in_view().get(nth) {
             Some(HomeLine::Session(n)) => Some(*n),
-            Some(HomeLine::Heading(_) | HomeLine::Queue) | None => None,
+            Some(
+                HomeLine::Heading(_) | HomeLine::Queue | HomeLine::Board(..) | HomeLine::Task(..),
+            )
+            | None => None,
         }
     }
 
@@ -430,7 +619,9 @@ impl HomeModel {
     pub fn unread_in_view(&self) -> Vec<SessionKey> {
         let rows = self.in_view().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
-            HomeLine::Heading(_) | HomeLine::Queue => None,
+            HomeLine::Heading(_) | HomeLine::Queue | HomeLine::Board(..) | HomeLine::Task(..) => {
+                None
+            }
         });
         let is_unread = |row: &&HomeRow| matches!(row.session.state, ListedState::Unread);
         let unread = rows.filter(|row| is_unread(row) || self.outdated.contains(&*row.key));
@@ -455,7 +646,9 @@ impl HomeModel {
     pub fn next_tick(&self) -> Option<UnixTime> {
         let rows = self.in_view().into_iter().filter_map(|line| match line {
             HomeLine::Session(n) => self.rows.get(n),
-            HomeLine::Heading(_) | HomeLine::Queue => None,
+            HomeLine::Heading(_) | HomeLine::Queue | HomeLine::Board(..) | HomeLine::Task(..) => {
+                None
+            }
         });
         let running: Vec<HomeRow> = rows
             .filter(|row| row.session.has_clock())
@@ -482,9 +675,33 @@ impl HomeModel {
         });
     }
 
+    /// The keys of a worker that do something now.
+    pub fn worker_keys(&self) -> Vec<WorkerKey> {
+        let Some(worker) = self.worker.as_ref().filter(|worker| !worker.finishes) else {
+            return Vec::new();
+        };
+        let is_blocked = self.chosen_task().is_some();
+        let waits = worker
+            .merge
+            .iter()
+            .any(|(_, state)| *state == MergeState::Waits);
+        let keys = [
+            (WorkerKey::Hint, is_blocked),
+            (WorkerKey::Retry, is_blocked),
+            (WorkerKey::Merge, waits && !worker.merges),
+            (WorkerKey::Pause, true),
+            (WorkerKey::Drain, !worker.drains),
+        ];
+        let useful = keys.into_iter().filter(|(_, works)| *works);
+        useful.map(|(key, _)| key).collect()
+    }
+
     /// The keys that do something now, most useful first. Those for help and for leaving come last.
     pub fn useful_keys(&self) -> Vec<HomeKey> {
         let is_local = self.scope == HomeScope::Machine;
+        if self.worker.is_some() && self.is_empty() {
+            return Vec::new();
+        }
         if self.is_empty() && self.is_loaded {
             let first = [
                 (HomeKey::Demo, is_local),
@@ -500,8 +717,8 @@ impl HomeModel {
             let keys = [
                 (HomeKey::Open, task.session.is_some()),
                 (HomeKey::Answer, true),
-                (HomeKey::New, is_local),
-                (HomeKey::Resume, true),
+                (HomeKey::New, is_local && self.worker.is_none()),
+                (HomeKey::Resume, self.worker.is_none()),
                 (HomeKey::Filter, true),
             ];
             let useful = keys.into_iter().filter(|(_, works)| *works);
@@ -517,7 +734,7 @@ impl HomeModel {
                 HomeKey::Answer,
                 matches!(chosen, Some((SessionGroup::NeedsYou, _))),
             ),
-            (HomeKey::New, is_local),
+            (HomeKey::New, is_local && self.worker.is_none()),
             (HomeKey::Stop, chosen.is_some() && !over),
             (
                 HomeKey::Resume,

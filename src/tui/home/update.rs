@@ -7,17 +7,19 @@ use super::{
     HomeRequest, TaskDecision,
     model::{HomeModal, HomeModel},
     new_session::{FormResult, NewSessionForm},
+    preview::PreviewLine,
     view,
 };
 use crate::{
     engine::event::StopTiming,
     present::session_list::SessionGroup,
+    protocol::WorkerOrder,
     sessions::{
         BlockedTaskKey, QueueKey, SessionChange, SessionKey, queue_feed::QueueSummary,
         stored_session::RemovalPreview,
     },
     tui::{
-        keymap::{GlobalKey, HomeKey, KeyAction, KeyContext, ScrollKey},
+        keymap::{GlobalKey, HomeKey, KeyAction, KeyContext, ScrollKey, WorkerKey},
         modals::{
             help::HelpModal,
             question::{ChoiceQuestion, OfferedChoice},
@@ -27,14 +29,14 @@ use crate::{
 };
 
 /// The title of the question before a worker stops.
-const STOP_WORKER: &str = "Stop the worker?";
+const STOP_WORKER: &str = "Leave the worker?";
 /// How many sessions the wheel moves.
 const WHEEL: isize = 3;
 
 /// Whether the help page of the home screen has a key.
 const fn is_explained(action: KeyAction) -> bool {
     match action {
-        KeyAction::Home(_) => true,
+        KeyAction::Home(_) | KeyAction::Worker(_) => true,
         KeyAction::Scroll(key) => matches!(
             key,
             ScrollKey::Up
@@ -57,6 +59,7 @@ const fn is_explained(action: KeyAction) -> bool {
         | KeyAction::Tasks(_)
         | KeyAction::Gate(_)
         | KeyAction::Viewer(_)
+        | KeyAction::Diff(_)
         | KeyAction::Replay(_) => false,
     }
 }
@@ -78,6 +81,8 @@ pub enum HomeEvent {
     NewSession(Box<NewSessionForm>),
     /// Why nothing was done about this blocked task.
     TaskRefused(String, String),
+    /// What happened last in a session.
+    Preview(SessionKey, Vec<PreviewLine>),
     /// A message about something that the user asked for.
     Toast(ThemeRole, String),
 }
@@ -146,6 +151,10 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
             })));
             Vec::new()
         }
+        HomeEvent::Preview(key, lines) => {
+            model.take_preview(key, lines);
+            Vec::new()
+        }
         HomeEvent::Toast(role, text) => {
             model.say(role, text);
             Vec::new()
@@ -155,10 +164,18 @@ pub fn update(model: &mut HomeModel, event: HomeEvent) -> Vec<HomeRequest> {
 
 fn on_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
     model.toast = None;
-    let action = model.look.keymap.action(
-        key,
-        &[KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
-    );
+    let contexts = [
+        KeyContext::Worker,
+        KeyContext::Home,
+        KeyContext::Scroll,
+        KeyContext::Global,
+    ];
+    let own = if model.worker.is_some() {
+        &contexts[..]
+    } else {
+        &contexts[1..]
+    };
+    let action = model.look.keymap.action(key, own);
     match &mut model.modal {
         Some(HomeModal::Help(help)) => {
             let closes = key.code == KeyCode::Esc
@@ -222,7 +239,7 @@ fn on_question_key(
             usize::try_from(c.to_digit(10).unwrap_or(0)).unwrap_or(0)
         }
         // The same key again.
-        _ if action == Some(HomeKey::Quit.into()) && question.title == STOP_WORKER => 1,
+        _ if action == Some(HomeKey::Quit.into()) && question.title == STOP_WORKER => 2,
         _ => {
             let by = isize::from(action == Some(ScrollKey::Down.into()))
                 - isize::from(action == Some(ScrollKey::Up.into()));
@@ -245,6 +262,11 @@ fn answer(model: &mut HomeModel, number: usize) -> Vec<HomeRequest> {
     if let Some(HomeRequest::AskForHint(task)) = choice.request {
         model.modal = Some(HomeModal::Hint(task, String::new()));
         return Vec::new();
+    }
+    if let (Some(HomeRequest::Order(WorkerOrder::Finish)), Some(worker)) =
+        (&choice.request, &mut model.worker)
+    {
+        worker.finishes = true;
     }
     choice.request.into_iter().collect()
 }
@@ -311,21 +333,24 @@ fn on_filter_key(model: &mut HomeModel, key: KeyEvent) -> Vec<HomeRequest> {
 fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
     match action {
         KeyAction::Home(key) => return on_home_key(model, key),
+        KeyAction::Worker(key) => return on_worker_key(model, key),
         KeyAction::Scroll(key) => {
             if let Some(by) = key.rows(model.height().saturating_sub(1)) {
                 model.move_by(by);
             }
         }
         KeyAction::Global(GlobalKey::Help) => {
-            let help = HelpModal::only(
-                vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global],
-                is_explained,
-            );
+            let mut places = vec![KeyContext::Home, KeyContext::Scroll, KeyContext::Global];
             let quit = (
                 HomeKey::Quit.into(),
-                "stop the worker; its tasks go back to the queue",
+                "leave; asks what becomes of the worker and its sessions",
             );
-            model.modal = Some(HomeModal::Help(if model.is_worker {
+            let is_worker = model.worker.is_some();
+            if is_worker {
+                places.insert(0, KeyContext::Worker);
+            }
+            let help = HelpModal::only(places, is_explained);
+            model.modal = Some(HomeModal::Help(if is_worker {
                 help.with_words(quit)
             } else {
                 help
@@ -342,6 +367,7 @@ fn perform(model: &mut HomeModel, action: KeyAction) -> Vec<HomeRequest> {
         | KeyAction::Tasks(_)
         | KeyAction::Gate(_)
         | KeyAction::Viewer(_)
+        | KeyAction::Diff(_)
         | KeyAction::Replay(_) => {}
     }
     Vec::new()
@@ -361,7 +387,7 @@ fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
             model.modal = Some(HomeModal::Filter);
             return Vec::new();
         }
-        (HomeKey::Quit, _) if model.is_worker => {
+        (HomeKey::Quit, _) if model.worker.is_some() => {
             model.modal = Some(HomeModal::Question(Box::new(ask_to_stop_worker())));
             return Vec::new();
         }
@@ -407,6 +433,57 @@ fn on_home_key(model: &mut HomeModel, key: HomeKey) -> Vec<HomeRequest> {
     };
     model.say(ThemeRole::Warning, refusal);
     Vec::new()
+}
+
+/// A key of the worker's screen.
+fn on_worker_key(model: &mut HomeModel, key: WorkerKey) -> Vec<HomeRequest> {
+    if !model.worker_keys().contains(&key) {
+        let why = match key {
+            WorkerKey::Hint | WorkerKey::Retry => "Choose a blocked task first",
+            WorkerKey::Merge if model.worker.as_ref().is_some_and(|worker| worker.merges) => {
+                "This worker merges by itself what is finished"
+            }
+            WorkerKey::Merge => "Nothing is waiting to be merged",
+            WorkerKey::Pause | WorkerKey::Drain => "The worker ends already",
+        };
+        model.say(ThemeRole::Warning, why);
+        return Vec::new();
+    }
+    let task = model.chosen_task().cloned();
+    let Some(worker) = &mut model.worker else {
+        return Vec::new();
+    };
+    match (key, task) {
+        (WorkerKey::Pause, _) => {
+            worker.is_paused = !worker.is_paused;
+            let order = if worker.is_paused {
+                WorkerOrder::Pause
+            } else {
+                WorkerOrder::Unpause
+            };
+            vec![HomeRequest::Order(order)]
+        }
+        (WorkerKey::Drain, _) => {
+            worker.drains = true;
+            model.say(
+                ThemeRole::Good,
+                "The worker ends when the queue has no task left for it",
+            );
+            vec![HomeRequest::Order(WorkerOrder::Drain)]
+        }
+        (WorkerKey::Merge, _) => {
+            model.say(ThemeRole::Faint, "Merging what is finished…");
+            vec![HomeRequest::Merge]
+        }
+        (WorkerKey::Hint, Some(task)) => {
+            model.modal = Some(HomeModal::Hint(task, String::new()));
+            Vec::new()
+        }
+        (WorkerKey::Retry, Some(task)) => {
+            vec![HomeRequest::Task(task, TaskDecision::Start(None))]
+        }
+        (WorkerKey::Hint | WorkerKey::Retry, None) => Vec::new(),
+    }
 }
 
 /// A key on the row of a blocked task.
@@ -484,10 +561,19 @@ fn ask_to_stop_worker() -> ChoiceQuestion<HomeRequest> {
     };
     ChoiceQuestion {
         title: STOP_WORKER.to_owned(),
-        text: vec!["Its tasks go back to the queue.".to_owned()],
+        text: Vec::new(),
         choices: vec![
-            choice("Stop it", "ends its sessions", Some(HomeRequest::Quit)),
-            choice("Keep it running", "", None),
+            choice(
+                "Finish the running sessions",
+                "it takes no further task, then ends",
+                Some(HomeRequest::Order(WorkerOrder::Finish)),
+            ),
+            choice(
+                "Stop now",
+                "ends its sessions; their tasks go back to the queue",
+                Some(HomeRequest::Quit),
+            ),
+            choice("Stay here", "", None),
         ],
         chosen: 0,
     }
@@ -589,7 +675,8 @@ fn on_mouse(model: &mut HomeModel, mouse: MouseEvent) -> Vec<HomeRequest> {
         }
         Some(HomeModal::Filter) | None if wheel != 0 => model.move_by(wheel),
         Some(HomeModal::Filter) | None if clicked => {
-            let Some(row) = model.row_at(mouse.row) else {
+            let is_in_list = view::is_in_list(area, mouse.column);
+            let Some(row) = model.row_at(mouse.row).filter(|_| is_in_list) else {
                 return Vec::new();
             };
             model.toast = None;

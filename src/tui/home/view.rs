@@ -15,21 +15,25 @@ use ratatui::{
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::{
-    model::{HomeLine, HomeModal, HomeModel, HomeRow, HomeScope},
+    model::{
+        BoardPart, HomeLine, HomeModal, HomeModel, HomeRow, HomeScope, MergeState, WorkerBoard,
+    },
     new_session::NewSessionForm,
+    preview,
 };
 use crate::{
     config::MotionMode,
+    engine::time::TimeSpan,
     present::{
         session_chip::ChipRole,
         session_list::{ListedState, SessionGroup, short_path},
         style::spinner_frame,
         tables::queue_counts,
-        text::plain,
+        text::{counted, plain, short_span},
         usage,
     },
     tui::{
-        keymap::{GlobalKey, HomeKey},
+        keymap::{GlobalKey, HomeKey, WorkerKey},
         modals::frame::{KeyRow, key_in_row},
         text::{fit, wrap},
         theme::ThemeRole,
@@ -87,13 +91,19 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     if model.has_detail() {
         draw_detail(model, line(area.height - 2), buffer);
     }
-    if model.rows().is_empty() {
+    let (list, beside) = preview::split(body);
+    if let Some(beside) = beside.filter(|_| !model.rows().is_empty()) {
+        preview::draw(model, beside, buffer);
+    }
+    if model.rows().is_empty() && model.worker.is_some() {
+        draw_list(model, body, buffer);
+    } else if model.rows().is_empty() {
         if model.has_queue() {
             queue_line(model).render(Rect { height: 1, ..body }, buffer);
         }
         draw_empty(model, body, buffer);
     } else {
-        draw_list(model, body, buffer);
+        draw_list(model, list, buffer);
     }
     draw_footer(model, line(area.height - 1), buffer);
     match &model.modal {
@@ -103,6 +113,11 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         Some(HomeModal::Filter | HomeModal::Hint(..)) | None => {}
     }
     model.look.replace_signs(buffer);
+}
+
+/// Whether a column belongs to the list, not to the preview.
+pub fn is_in_list(area: Rect, column: u16) -> bool {
+    column < preview::split(area).0.right()
 }
 
 /// The key that the screen shows at this position.
@@ -132,7 +147,131 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
     key_in_row(&buffer, kind, column, row)
 }
 
+/// ` worker · 3 jobs · claude   12 done · 3 running · 2 blocked · 9 ready   $4.20 · 1h 08m`
+fn draw_worker_header(model: &HomeModel, worker: &WorkerBoard, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.look.theme;
+    let waiting = model.count(SessionGroup::NeedsYou);
+    let queue = model.queue();
+    let counts = [
+        (worker.done, "done", ThemeRole::Good),
+        (
+            model.count(SessionGroup::Running),
+            "running",
+            ThemeRole::Text,
+        ),
+        (queue.ready, "ready", ThemeRole::Text),
+        (queue.waiting, "waiting", ThemeRole::Faint),
+    ];
+    let mut right = Vec::new();
+    if waiting > 0 {
+        let verb = if waiting == 1 { "needs" } else { "need" };
+        right.push(theme.span(ThemeRole::Alert, format!(" {waiting} {verb} you ")));
+    }
+    for (count, what, role) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+        let gap = if right.is_empty() { "" } else { " · " };
+        right.push(theme.span(ThemeRole::Faint, gap));
+        right.push(theme.span(role, format!("{count} {what}")));
+    }
+    let (cost, took) = (model.worker_cost(), model.now.since(worker.started));
+    let cost = usage::cost(cost);
+    let took = short_span(TimeSpan(took.0 - took.0 % 60_000));
+    let took = if took == "0s" { String::new() } else { took };
+    let used: Vec<String> = cost
+        .into_iter()
+        .chain([took])
+        .filter(|part| !part.is_empty())
+        .collect();
+    if !used.is_empty() {
+        right.push(theme.span(ThemeRole::Faint, format!("   {}", used.join(" · "))));
+    }
+    right.push(Span::raw(" "));
+    let width: usize = right.iter().map(Span::width).sum();
+    let state = if worker.finishes {
+        " · finishes its sessions"
+    } else if worker.is_paused {
+        " · ⏸ paused"
+    } else if worker.drains {
+        " · drains the queue"
+    } else {
+        ""
+    };
+    let jobs = counted(worker.jobs, "job");
+    let agents = plain(&worker.agents.join(", "));
+    let room = usize::from(area.width).saturating_sub(width + 1);
+    let heads = [
+        format!(" worker · {jobs} · {agents}{state}"),
+        format!(" worker · {jobs}{state}"),
+        format!(" worker{state}"),
+    ];
+    let head = heads
+        .iter()
+        .find(|head| head.width() <= room)
+        .unwrap_or(&heads[2]);
+    theme
+        .line(ThemeRole::Heading, fit(head, room.max(7)))
+        .render(area, buffer);
+    let width = u16::try_from(width)
+        .unwrap_or(area.width)
+        .min(area.width.saturating_sub(8));
+    Line::from(right).render(
+        Rect {
+            x: area.right() - width,
+            width,
+            ..area
+        },
+        buffer,
+    );
+}
+
+fn board_heading(model: &HomeModel, part: BoardPart, tasks: usize) -> Line<'static> {
+    let theme = &model.look.theme;
+    let all = match part {
+        BoardPart::Merge => tasks,
+        BoardPart::Next => model.queue().ready + model.queue().waiting,
+    };
+    let style = theme.style(ThemeRole::Heading).add_modifier(Modifier::BOLD);
+    Line::from(vec![
+        Span::styled(format!(" {}", part.title()), style),
+        theme.span(ThemeRole::Faint, format!("  {all}")),
+    ])
+}
+
+/// `  ✓ t11  Escape entities   merged as 4f2c1aa`
+fn board_row(
+    model: &HomeModel,
+    part: BoardPart,
+    nth: usize,
+    width: usize,
+) -> Option<Line<'static>> {
+    let (theme, worker) = (&model.look.theme, model.worker.as_ref()?);
+    let (task, sign, role) = match part {
+        BoardPart::Merge => {
+            let (task, state) = worker.merge.get(nth)?;
+            match state {
+                MergeState::Waits => (task, "⇄", ThemeRole::Running),
+                MergeState::Merged => (task, "✓", ThemeRole::Good),
+            }
+        }
+        BoardPart::Next => {
+            let task = worker.next.get(nth)?;
+            (task, "·", ThemeRole::Faint)
+        }
+    };
+    let name = format!("{}  ", plain(&task.name));
+    let note = format!("  {}", plain(&task.note));
+    let room = width.saturating_sub(5 + name.width() + note.width());
+    Some(Line::from(vec![
+        theme.span(role, format!("  {sign} ")),
+        theme.span(ThemeRole::Text, name),
+        theme.span(ThemeRole::Text, filled(&plain(&task.goal), room)),
+        theme.span(ThemeRole::Faint, note),
+    ]))
+}
+
 fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
+    if let Some(worker) = &model.worker {
+        return draw_worker_header(model, worker, area, buffer);
+    }
     let theme = &model.look.theme;
     let (waiting, runs) = (
         model.count(SessionGroup::NeedsYou),
@@ -152,7 +291,6 @@ fn draw_header(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let right: usize = counts.iter().map(Span::width).sum();
     let room = usize::from(area.width).saturating_sub(right + 1);
     let place = match model.scope {
-        HomeScope::Machine if model.is_worker => " · worker",
         HomeScope::Machine => "",
         HomeScope::Fleet => " · all machines",
     };
@@ -243,7 +381,11 @@ impl HomeColumns {
         };
         let mut columns = Self {
             name: widest(&|one| one.row.session.name.width(), small),
-            project: of(!is_narrow, widest(&|one| one.project.width(), project)),
+            // A worker has one project.
+            project: of(
+                !is_narrow && model.worker.is_none(),
+                widest(&|one| one.project.width(), project),
+            ),
             user: of(
                 fleet && width >= 100,
                 widest(&|one| one.row.session.user.width(), HOST),
@@ -284,7 +426,12 @@ impl HomeColumns {
         .sum::<usize>();
         columns.what = width.saturating_sub(fixed);
         // What is left on a wide screen says what each session is for.
-        if width >= WITH_GOAL && texts.iter().any(|one| !one.row.session.goal.is_empty()) {
+        let with_goal = if model.worker.is_some() {
+            usize::from(WITH_PROJECT)
+        } else {
+            WITH_GOAL
+        };
+        if width >= with_goal && texts.iter().any(|one| !one.row.session.goal.is_empty()) {
             let words = |one: &RowTexts<'_>| {
                 one.row
                     .session
@@ -305,7 +452,9 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         .iter()
         .filter_map(|line| match line {
             HomeLine::Session(n) => model.rows().get(*n).map(|row| RowTexts::of(model, row)),
-            HomeLine::Heading(_) | HomeLine::Queue => None,
+            HomeLine::Heading(_) | HomeLine::Queue | HomeLine::Board(..) | HomeLine::Task(..) => {
+                None
+            }
         })
         .collect();
     let columns = HomeColumns::of(&texts, model, usize::from(area.width));
@@ -319,6 +468,14 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         match line {
             HomeLine::Heading(group) => heading(model, group).render(place, buffer),
             HomeLine::Queue => queue_line(model).render(place, buffer),
+            HomeLine::Board(part, tasks) => {
+                board_heading(model, part, tasks).render(place, buffer);
+            }
+            HomeLine::Task(part, nth) => {
+                if let Some(line) = board_row(model, part, nth, usize::from(place.width)) {
+                    line.render(place, buffer);
+                }
+            }
             HomeLine::Session(n) => {
                 let Some(texts) = texts.next() else { continue };
                 let line = row_line(model, texts, columns, n == model.position());
@@ -452,7 +609,8 @@ fn row_line(
     };
     let line = Line::from(vec![
         theme.span(ThemeRole::BorderFocused, if is_chosen { "▌" } else { " " }),
-        Span::styled(format!(" {sign} "), sign_style),
+        // Some signs are two columns wide.
+        Span::styled(filled(&format!(" {sign}"), 3), sign_style),
         Span::styled(
             left(
                 &middle_cut(&plain(&session.name), columns.name.saturating_sub(2)),
@@ -642,15 +800,32 @@ fn draw_footer(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
     let mut left =
         usize::from(area.width).saturating_sub(1 + always.iter().map(width).sum::<usize>());
     let mut spans = vec![Span::raw(" ")];
-    let keys = model.useful_keys().into_iter().map(hint).filter(|hint| {
-        match left.checked_sub(width(hint)) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        }
+    let of_worker = model.worker_keys().into_iter().map(|key| {
+        let words = match key {
+            WorkerKey::Pause if model.worker.as_ref().is_some_and(|it| it.is_paused) => "unpause",
+            WorkerKey::Pause => "pause",
+            WorkerKey::Drain => "drain",
+            WorkerKey::Hint => "hint",
+            WorkerKey::Retry => "start again",
+            WorkerKey::Merge => "merge now",
+        };
+        (model.look.keymap.key(key), format!(" {words}  "))
     });
+    // Of a worker's screen, its own keys come after those that open something.
+    let (first, rest): (Vec<HomeKey>, Vec<HomeKey>) = model
+        .useful_keys()
+        .into_iter()
+        .partition(|key| matches!(key, HomeKey::Open | HomeKey::Answer));
+    let own = first.into_iter().map(hint).chain(of_worker);
+    let keys =
+        own.chain(rest.into_iter().map(hint))
+            .filter(|hint| match left.checked_sub(width(hint)) {
+                Some(rest) => {
+                    left = rest;
+                    true
+                }
+                None => false,
+            });
     for (key, about) in keys.collect::<Vec<_>>().into_iter().chain(always) {
         spans.push(theme.span(ThemeRole::Key, key));
         spans.push(theme.span(ThemeRole::Text, about));
@@ -677,7 +852,7 @@ fn words(model: &HomeModel, key: HomeKey) -> &'static str {
         HomeKey::Remove => "remove",
         HomeKey::Demo => "demo",
         HomeKey::Init => "write a config",
-        HomeKey::Quit if model.is_worker => "stop the worker",
+        HomeKey::Quit if model.worker.is_some() => "leave",
         HomeKey::Quit => "quit",
     }
 }

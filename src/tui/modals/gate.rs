@@ -274,6 +274,11 @@ impl GateModal {
         GateKeyResult::Nothing
     }
 
+    /// Whether a character chooses an answer.
+    pub fn has_answer_at(&self, key: char) -> bool {
+        answers::at_key(&self.options, key).is_some()
+    }
+
     /// A digit or a letter chooses its answer.
     fn on_character(&mut self, key: char) -> GateKeyResult {
         if let Some(choice) = answers::at_key(&self.options, key) {

@@ -9,7 +9,7 @@ use ratatui::{
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::tui::{
-    keymap::{ACTIONS, KeyAction, KeyContext, Keymap},
+    keymap::{ACTIONS, KeyAction, KeyContext, Keymap, ViewerKey},
     modals::frame::{dialog, keys_that_fit, middle},
     text::wrap,
     theme::{ScreenTheme, ThemeRole},
@@ -38,7 +38,7 @@ impl HelpModal {
     pub fn new(first: Vec<KeyContext>) -> Self {
         let others = KeyContext::ALL
             .into_iter()
-            .filter(|context| *context != KeyContext::Home);
+            .filter(|context| !matches!(context, KeyContext::Home | KeyContext::Worker));
         let others: Vec<KeyContext> = others.filter(|context| !first.contains(context)).collect();
         Self {
             top: 0,
@@ -73,6 +73,16 @@ impl HelpModal {
             top: 0,
             places: vec![KeyContext::Viewer, KeyContext::Scroll],
             is_shown: |_| true,
+            unusual: None,
+        }
+    }
+
+    /// The keys of the changes.
+    pub fn of_changes() -> Self {
+        Self {
+            top: 0,
+            places: vec![KeyContext::Diff, KeyContext::Viewer, KeyContext::Scroll],
+            is_shown: |action| action != ViewerKey::Wrap.into(),
             unusual: None,
         }
     }

@@ -54,6 +54,7 @@ impl SessionStream {
     pub fn cursor(&mut self, view: StreamViewport<'_>) -> StreamPlace {
         match self.cursor {
             Some(place) if place.block < self.blocks.len() => {
+                let place = self.visible(place);
                 let rows = self.rows(place.block, view).len();
                 StreamPlace {
                     row: place.row.min(rows.saturating_sub(1)),
@@ -64,7 +65,7 @@ impl SessionStream {
         }
     }
 
-    /// The text and the title of the block under the cursor, for the detail beside the stream.
+    /// The title and the text of the block under the cursor.
     pub fn block_in_full(&mut self, view: StreamViewport<'_>) -> Option<(String, String)> {
         let block = self.cursor(view).block;
         let head = self.blocks.get(block)?.head.clone();
@@ -82,11 +83,11 @@ impl SessionStream {
                     break;
                 }
                 left -= row;
-                if block == 0 {
+                let Some(before) = self.block_before(block) else {
                     row = 0;
                     break;
-                }
-                block -= 1;
+                };
+                block = before;
                 row = self.rows(block, view).len();
             } else {
                 let rows = self.rows(block, view).len();
@@ -94,11 +95,12 @@ impl SessionStream {
                     row += left;
                     break;
                 }
-                if block + 1 >= self.blocks.len() {
+                let after = self.block_after(block);
+                if after >= self.blocks.len() {
                     return self.last_row(view);
                 }
                 left -= (rows - row).min(left);
-                (block, row) = (block + 1, 0);
+                (block, row) = (after, 0);
             }
         }
         StreamPlace { block, row }
@@ -176,6 +178,7 @@ impl SessionStream {
     pub fn to_end(&mut self) {
         self.position = StreamPosition::Follow;
         self.cursor = None;
+        self.close_kept();
     }
 
     /// Puts the cursor on a visible row. The view stays.
@@ -191,6 +194,14 @@ impl SessionStream {
                 block: top.block,
                 row: top.row,
             };
+        }
+    }
+
+    /// Moves to a block, and opens the iteration that it is in.
+    pub fn go_to_block(&mut self, block: usize) {
+        if block < self.blocks.len() {
+            self.reveal(block);
+            self.go_to(StreamPlace { block, row: 0 });
         }
     }
 
@@ -223,6 +234,7 @@ impl SessionStream {
         let Some(block) = ahead.or(around) else {
             return StreamJump::Nowhere;
         };
+        self.reveal(block);
         // An iteration begins with an empty row.
         let spaced = matches!(
             self.blocks[block].kind,
@@ -275,6 +287,7 @@ impl SessionStream {
             return Some(self.found_at(StreamPlace { block: here, row }, &query, view));
         }
         let (block, is_ahead) = self.block_with_match(here, step)?;
+        self.reveal(block);
         self.blocks[block].fold = BlockFold::Open;
         self.blocks[block].revision += 1;
         let rows = self.rows(block, view);
@@ -407,6 +420,14 @@ impl SessionStream {
     /// output opens in two steps: its end, then all of it.
     pub fn fold(&mut self, view: StreamViewport<'_>) -> bool {
         let index = self.cursor(view).block;
+        if self.is_over(index) {
+            self.switch_part(index);
+            self.cursor = Some(StreamPlace {
+                block: index,
+                row: 0,
+            });
+            return true;
+        }
         if index >= self.blocks.len() || !self.can_fold(index) {
             return false;
         }

@@ -112,6 +112,9 @@ impl SessionStream {
             reload,
             ..
         } = view;
+        if let Some(line) = self.closed_line(index, view) {
+            return vec![line];
+        }
         let mut lines = Vec::new();
         if matches!(block.kind, BlockKind::Iteration | BlockKind::Pipeline) {
             if index > 0 {
@@ -220,7 +223,7 @@ impl SessionStream {
                 .skip(skip)
                 .take(view.height - lines.len());
             lines.extend(places.map(|(row, line)| (StreamPlace { block, row }, line.clone())));
-            (block, skip) = (block + 1, 0);
+            (block, skip) = (self.block_after(block), 0);
         }
         lines
     }
@@ -228,6 +231,7 @@ impl SessionStream {
     pub(super) fn first_in_view(&mut self, view: StreamViewport<'_>) -> StreamPlace {
         match self.position {
             StreamPosition::At { block, row } if block < self.blocks.len() => {
+                let StreamPlace { block, row } = self.visible(StreamPlace { block, row });
                 let rows = self.rows(block, view).len();
                 StreamPlace {
                     block,
@@ -241,7 +245,8 @@ impl SessionStream {
     /// The place at which the last row is just visible.
     pub(super) fn end(&mut self, view: StreamViewport<'_>) -> StreamPlace {
         let mut need = view.height;
-        for block in (0..self.blocks.len()).rev() {
+        let mut next = (!self.blocks.is_empty()).then(|| self.last_block());
+        while let Some(block) = next {
             let rows = self.rows(block, view).len();
             if rows >= need {
                 return StreamPlace {
@@ -250,16 +255,20 @@ impl SessionStream {
                 };
             }
             need -= rows;
+            next = self.block_before(block);
         }
         StreamPlace { block: 0, row: 0 }
     }
 
     /// The last row.
     pub(super) fn last_row(&mut self, view: StreamViewport<'_>) -> StreamPlace {
-        let mut block = self.blocks.len().saturating_sub(1);
+        let mut block = self.last_block();
         // A block of an answer that has just begun can have no row yet.
-        while block > 0 && self.rows(block, view).is_empty() {
-            block -= 1;
+        while self.blocks.len() > block && self.rows(block, view).is_empty() {
+            let Some(before) = self.block_before(block) else {
+                break;
+            };
+            block = before;
         }
         let rows = if self.blocks.is_empty() {
             0

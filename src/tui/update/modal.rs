@@ -15,7 +15,7 @@ use crate::{
     },
     present::task_view::ProposalFormError,
     tui::{
-        keymap::{GateKey, GlobalKey, KeyAction, KeyContext, ScrollKey, ViewerKey},
+        keymap::{DiffKey, GateKey, GlobalKey, KeyAction, KeyContext, ScrollKey, ViewerKey},
         modals::{
             Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
@@ -55,14 +55,15 @@ pub(super) fn on_gate_key(model: &mut ScreenModel, key: KeyEvent) {
         return;
     };
     let armed = gate.is_armed(now);
+    let chooses = character.is_some_and(|character| gate.has_answer_at(character));
     let asked = gate.key(action, character, now);
-    // Help, leaving and suspending also work at a gate.
+    // Help, the changes, leaving and suspending also work at a gate.
     let leaving = matches!(
         elsewhere,
         Some(KeyAction::Global(
             GlobalKey::Quit | GlobalKey::Leave | GlobalKey::Help | GlobalKey::Suspend
         ))
-    );
+    ) || elsewhere == Some(GlobalKey::Diff.into()) && !chooses;
     if let Some(elsewhere) = elsewhere.filter(|_| armed && action.is_none() && leaving) {
         return perform(model, elsewhere, &|_| None);
     }
@@ -311,6 +312,56 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) {
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the dialog decides about the rest, and ignores actions without a meaning there"
+)]
+pub(super) fn on_diff_key(model: &mut ScreenModel, key: KeyEvent) {
+    let contexts = [
+        KeyContext::Diff,
+        KeyContext::Viewer,
+        KeyContext::Scroll,
+        KeyContext::Gate,
+    ];
+    let Some(action) = model.look.keymap.action(key, &contexts) else {
+        let is_asked =
+            model.look.keymap.action(key, &[KeyContext::Global]) == Some(GlobalKey::Help.into());
+        return if is_asked {
+            model.lay_over(Modal::Help(HelpModal::of_changes()));
+        } else {
+            answer_over(model, key);
+        };
+    };
+    match action {
+        KeyAction::Viewer(ViewerKey::Close) | KeyAction::Gate(GateKey::Later) => {
+            model.modals.pop();
+        }
+        KeyAction::Diff(DiffKey::NextPart) => {
+            if let Some(Modal::Diff(diff)) = model.modals.last_mut()
+                && let Some(part) = diff.next_part()
+            {
+                model.request(ScreenRequest::ReadDiff(part));
+            }
+        }
+        KeyAction::Scroll(ScrollKey::Search) => {
+            model.lay_over(Modal::Search(SearchModal::default()));
+        }
+        KeyAction::Scroll(ScrollKey::SearchNext) => search(model, SearchStep::Next, &|_| None),
+        KeyAction::Scroll(ScrollKey::SearchPrevious) => {
+            search(model, SearchStep::Previous, &|_| None);
+        }
+        KeyAction::Scroll(ScrollKey::Copy) => match model.shown_patch() {
+            patch if patch.is_empty() => model.say(ThemeRole::Faint, "there is nothing to copy"),
+            patch => copy_text(model, patch),
+        },
+        action => {
+            if let Some(Modal::Diff(diff)) = model.modals.last_mut() {
+                diff.key(action);
+            }
+        }
+    }
+}
+
 /// The key that shows the gate also works over a viewer, which announces the gate.
 fn answer_over(model: &mut ScreenModel, key: KeyEvent) {
     let is_asked =
@@ -443,6 +494,8 @@ pub(super) fn on_search_key(model: &mut ScreenModel, key: KeyEvent, reload: Reco
             // An empty search removes the highlights.
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
                 viewer.search("", SearchStep::Next);
+            } else if let Some(Modal::Diff(diff)) = model.modals.last_mut() {
+                diff.search("", true);
             }
         }
         KeyCode::Backspace => {

@@ -12,7 +12,7 @@ use crate::{
         event::{Event, PendingEvent},
         ids::ItemId,
         input::SessionCommand,
-        pending::ItemState,
+        pending::{ItemState, PendingItem},
     },
     present::text::{grouped, plain, readable_size},
     tui::{
@@ -24,6 +24,7 @@ use crate::{
             viewer::ViewerModal,
         },
         model::{Pane, ScreenMode, ScreenModel},
+        panes::{self, PendingRow},
         request::{CloseBehavior, ScreenRequest},
         stream::{
             RecordLoader, SearchHit, SearchStep, SessionStream, StreamBlock, StreamJump,
@@ -35,17 +36,20 @@ use crate::{
 
 pub(super) fn focus(model: &mut ScreenModel, pane: Pane) {
     // In the pending pane, the user looks for items that wait, not for delivered ones.
-    let items = model
-        .session
-        .as_ref()
-        .map_or(&[][..], |state| state.pending.items());
-    let gone = items
-        .get(model.panes.item)
-        .is_some_and(|item| item.state == ItemState::Delivered);
-    if pane == Pane::Pending && model.panes.focus != pane && gone {
-        let waits = items
+    if pane == Pane::Pending && model.panes.focus != pane {
+        let items = model
+            .session
+            .as_ref()
+            .map_or(&[][..], |state| state.pending.items());
+        let state = |row: PendingRow| match row {
+            PendingRow::Delivered(_) => Some(ItemState::Delivered),
+            PendingRow::Item(n) => items.get(n).map(|item| item.state),
+        };
+        let rows = panes::pending_rows(model);
+        let gone = panes::pending_row(model).and_then(state) == Some(ItemState::Delivered);
+        let waits = rows
             .iter()
-            .position(|item| item.state == ItemState::Pending);
+            .position(|row| gone && state(*row) == Some(ItemState::Pending));
         model.panes.item = waits.unwrap_or(model.panes.item);
     }
     if pane == Pane::Hooks && model.panes.focus != pane && model.panes.hook == 0 {
@@ -149,10 +153,7 @@ fn scroll(model: &mut ScreenModel, key: ScrollKey, reload: RecordLoader<'_>) {
         Pane::Stream => on_stream(model, reload, |stream, view| stream.page(by, view)),
         Pane::Hooks => model.panes.hook = moved(model.panes.hook, by, model.hook_rows().len()),
         Pane::Pending => {
-            let count = model
-                .session
-                .as_ref()
-                .map_or(0, |state| state.pending.items().len());
+            let count = panes::pending_rows(model).len();
             model.panes.item = moved(model.panes.item, by, count);
         }
         Pane::Retries => {
@@ -202,6 +203,7 @@ pub(super) fn search(model: &mut ScreenModel, step: SearchStep, reload: RecordLo
     let hit = |found: bool| found.then_some(SearchHit { nth: 0, of: 0 });
     let found = match (model.modals.last_mut(), model.panes.focus) {
         (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, step),
+        (Some(Modal::Diff(diff)), _) => hit(diff.search(&query, forward)),
         (_, Pane::Hooks) => hit(search_hooks(model, &query, forward)),
         (_, Pane::Pending) => hit(search_items(model, &query, forward)),
         (_, Pane::Retries) => hit(search_attempts(model, &query, forward)),
@@ -233,11 +235,16 @@ fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
         return false;
     };
     let items = state.pending.items();
-    let fits = |n: usize| {
-        items[n].text.to_lowercase().contains(&query)
-            || items[n].source.hook.to_lowercase().contains(&query)
+    let rows = panes::pending_rows(model);
+    let holds = |item: &PendingItem| {
+        item.text.to_lowercase().contains(&query)
+            || item.source.hook.to_lowercase().contains(&query)
     };
-    let found = next_fit(model.panes.item, items.len(), forward, fits);
+    let fits = |n: usize| match rows[n] {
+        PendingRow::Item(n) => holds(&items[n]),
+        PendingRow::Delivered(_) => false,
+    };
+    let found = next_fit(model.panes.item, rows.len(), forward, fits);
     model.panes.item = found.unwrap_or(model.panes.item);
     found.is_some()
 }
@@ -342,9 +349,11 @@ pub(super) fn open_row(model: &mut ScreenModel, reload: RecordLoader<'_>) -> boo
 
 fn chosen_item(model: &ScreenModel) -> Option<(ItemId, String)> {
     let items = model.session.as_ref()?.pending.items();
-    items
-        .get(model.panes.item)
-        .map(|item| (item.id, item.text.clone()))
+    let item = match panes::pending_row(model)? {
+        PendingRow::Item(n) => items.get(n)?,
+        PendingRow::Delivered(_) => return None,
+    };
+    Some((item.id, item.text.clone()))
 }
 
 /// The text of a delivered item, which only the journal still has.
@@ -398,6 +407,10 @@ pub(super) fn preview(model: &mut ScreenModel) {
 pub(super) fn on_pending_key(model: &mut ScreenModel, key: PendingKey, reload: RecordLoader<'_>) {
     if key == PendingKey::Preview {
         return preview(model);
+    }
+    if let Some(PendingRow::Delivered(_)) = panes::pending_row(model) {
+        model.panes.shows_delivered ^= key == PendingKey::Open;
+        return;
     }
     let Some((id, text)) = chosen_item(model) else {
         model.say(ThemeRole::Faint, "no pending items");

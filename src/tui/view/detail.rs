@@ -1,4 +1,4 @@
-//! The detail of the selected row, beside the panes of a wide screen.
+//! What is beside the panes of a wide screen. It never repeats the stream.
 
 use ratatui::{
     buffer::Buffer,
@@ -14,8 +14,9 @@ use crate::{
         ansi::coloured_lines,
         hook_rows::{HookRow, HookRowKind},
         model::{Pane, RowDetail, ScreenModel},
+        panes::{self, PendingRow},
+        patch::PatchForm,
         runs::RunEntry,
-        stream::{RecordLoader, StreamViewport},
         task_board::form,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
@@ -33,17 +34,29 @@ enum ShownPart {
 /// In bytes. More of a text is not looked at.
 const MOST: usize = 64 << 10;
 
-/// The detail of the selected row of the focused pane. None if no row is selected.
-pub(super) fn of(
-    model: &mut ScreenModel,
-    area: Rect,
-    reload: RecordLoader<'_>,
-) -> Option<RowDetail> {
-    let (title, text, part) = text(model, reload)?;
+/// What is beside the panes: for the stream the hook that runs, else the changes of the turn, else
+/// the goal; for the other panes the selected row. None if no row is selected.
+pub(super) fn of(model: &ScreenModel, area: Rect) -> Option<RowDetail> {
     let (width, height) = (
         usize::from(area.width.saturating_sub(4)),
         usize::from(area.height.saturating_sub(2)),
     );
+    let is_stream = model.panes.focus == Pane::Stream;
+    let changes = model
+        .changes
+        .of_turn()
+        .filter(|_| is_stream && model.runs.running().is_none());
+    if let Some(rows) = changes {
+        let form = PatchForm::Stacked;
+        let title = format!("Changes of the turn · {}", rows.summary);
+        return Some(RowDetail {
+            title: fit(&title, width.saturating_sub(2)),
+            lines: (0..rows.len(form).min(height))
+                .map(|row| rows.row(form, row, (0, width), &model.look.theme))
+                .collect(),
+        });
+    }
+    let (title, text, part) = text(model)?;
     let text = match part {
         ShownPart::Beginning => &text[..text.floor_char_boundary(MOST)],
         ShownPart::End => &text[text.ceil_char_boundary(text.len().saturating_sub(MOST))..],
@@ -74,39 +87,16 @@ pub(super) fn of(
 }
 
 /// The title and the text of the selected row, and which part of it matters.
-fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, String, ShownPart)> {
+fn text(model: &ScreenModel) -> Option<(String, String, ShownPart)> {
     match model.panes.focus {
+        // The stream has its own rows; here is what it cannot show.
         Pane::Stream => {
-            let ((width, height), theme) = (model.frame.size, &model.look.theme);
-            let view = StreamViewport {
-                width,
-                height,
-                theme,
-                reload,
-            };
-            let (title, text) = model.stream.block_in_full(view)?;
-            if text.is_empty() {
-                // A row without a text leaves the room to the hook that runs, else to what the
-                // session is for.
-                return match model.runs.running() {
-                    Some(run) => Some((
-                        format!("{}: {}", run.point, run.name()),
-                        printed(run),
-                        ShownPart::End,
-                    )),
-                    None => Some((
-                        "Goal".to_owned(),
-                        model.session.as_ref()?.began.prompt.clone(),
-                        ShownPart::Beginning,
-                    )),
-                };
+            if let Some(run) = model.runs.running() {
+                let title = format!("{}: {}", run.point, run.name());
+                return Some((title, printed(run), ShownPart::End));
             }
-            let title = if title.is_empty() {
-                "The agent".to_owned()
-            } else {
-                title
-            };
-            Some((title, text, ShownPart::Beginning))
+            let goal = model.session.as_ref()?.began.prompt.clone();
+            Some(("Goal".to_owned(), goal, ShownPart::Beginning))
         }
         Pane::Hooks => {
             let row = model.hook_rows().nth(model.panes.hook)?;
@@ -117,12 +107,11 @@ fn text(model: &mut ScreenModel, reload: RecordLoader<'_>) -> Option<(String, St
             ))
         }
         Pane::Pending => {
-            let item = model
-                .session
-                .as_ref()?
-                .pending
-                .items()
-                .get(model.panes.item)?;
+            let items = model.session.as_ref()?.pending.items();
+            let item = match panes::pending_row(model)? {
+                PendingRow::Item(n) => items.get(n)?,
+                PendingRow::Delivered(_) => return None,
+            };
             let gone = "The agent has received this item.";
             let text = if item.text.is_empty() {
                 gone.to_owned()

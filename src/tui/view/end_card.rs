@@ -10,11 +10,11 @@ use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     present::{
-        end_card::{AFTER_DEMO, EndCard},
+        end_card::{AFTER_DEMO, EndCard, FILE},
         session_chip::ChipRole,
     },
     tui::{
-        keymap::GateKey,
+        keymap::{GateKey, GlobalKey},
         modals::frame::framed,
         model::{Pane, ScreenModel},
         request::CloseBehavior,
@@ -33,7 +33,7 @@ const NARROW: usize = 60;
 const SMALLEST: (u16, u16) = (34, 7);
 /// The facts that a small screen leaves out, the first one first. The outcome and the next command
 /// stay.
-const LEFT_OUT: [&str; 4] = ["used", "loop ended", "never passed", "changed"];
+const LEFT_OUT: [&str; 5] = [FILE, "used", "loop ended", "never passed", "changed"];
 /// The columns of the names of facts, at most.
 const NAMES: usize = 14;
 
@@ -110,7 +110,12 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, buffer: &mut Buffer
         width: frame.width.saturating_sub(2),
         height: 1,
     };
-    let close = format!(" {} close ", model.look.keymap.key(GateKey::Later));
+    let changes = if model.changes.has_some() {
+        format!(" {} changes ", model.look.keymap.key(GlobalKey::Diff))
+    } else {
+        String::new()
+    };
+    let close = format!("{changes} {} close ", model.look.keymap.key(GateKey::Later));
     theme.line(role, close).right_aligned().render(edge, buffer);
 }
 
@@ -133,8 +138,11 @@ fn lines(
         head.len() + facts.len() + usize::from(next.is_some())
     };
     for name in LEFT_OUT {
-        if wanted(&facts, &head) > room {
-            facts.retain(|(fact, _)| *fact != name);
+        // Of the files, as many stay as have room.
+        while wanted(&facts, &head) > room
+            && let Some(at) = facts.iter().rposition(|(fact, _)| *fact == name)
+        {
+            facts.remove(at);
         }
     }
     while wanted(&facts, &head) > room && head.len() > 1 {

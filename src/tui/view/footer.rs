@@ -23,6 +23,7 @@ use crate::{
         },
         modals::Modal,
         model::{Pane, ScreenMode, ScreenModel},
+        panes::{self, PendingRow},
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
@@ -81,6 +82,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
         // These show which keys they accept.
         Some(
             Modal::Viewer(_)
+            | Modal::Diff(_)
             | Modal::Help(_)
             | Modal::Editor(_)
             | Modal::Search(_)
@@ -241,11 +243,16 @@ pub(super) fn in_pane(model: &ScreenModel, pane: Pane) -> Vec<KeyAction> {
                 .session
                 .as_ref()
                 .map_or(&[][..], |state| state.pending.items());
-            let chosen = items.get(model.panes.item).map(|item| item.state);
+            let row = panes::pending_row(model);
+            let folds = matches!(row, Some(PendingRow::Delivered(_)));
+            let chosen = match row {
+                Some(PendingRow::Item(n)) => items.get(n).map(|item| item.state),
+                Some(PendingRow::Delivered(_)) | None => None,
+            };
             let changes =
                 steered && matches!(chosen, Some(ItemState::Pending | ItemState::Skipped));
             working([
-                (PendingKey::Open, chosen.is_some()),
+                (PendingKey::Open, chosen.is_some() || folds),
                 (PendingKey::Edit, changes),
                 (PendingKey::Skip, changes),
                 (PendingKey::Preview, true),
@@ -291,6 +298,10 @@ fn anywhere(model: &ScreenModel) -> Vec<KeyAction> {
         .as_ref()
         .is_some_and(|state| state.limits.hold.is_some());
     let search = KeyAction::from(ScrollKey::Search);
+    let changes = model
+        .changes
+        .has_some()
+        .then_some(KeyAction::from(GlobalKey::Diff));
     match &model.link.mode {
         ScreenMode::Replay(_) => [
             ReplayKey::Play,
@@ -301,7 +312,9 @@ fn anywhere(model: &ScreenModel) -> Vec<KeyAction> {
             ReplayKey::StepError,
         ]
         .map(KeyAction::Replay)
-        .into(),
+        .into_iter()
+        .chain(changes)
+        .collect(),
         ScreenMode::Live if model.is_steered() && waits_for_a_limit => [
             GlobalKey::RetryNow,
             GlobalKey::SwitchAgent,
@@ -311,13 +324,16 @@ fn anywhere(model: &ScreenModel) -> Vec<KeyAction> {
         ]
         .map(KeyAction::Global)
         .into(),
-        ScreenMode::Live if model.is_steered() => vec![
-            GlobalKey::Message.into(),
-            GlobalKey::Pause.into(),
-            search,
-            GlobalKey::NextPane.into(),
-            GlobalKey::Zoom.into(),
-        ],
-        ScreenMode::Live => vec![GlobalKey::NextPane.into(), search, GlobalKey::Zoom.into()],
+        ScreenMode::Live if model.is_steered() => {
+            [GlobalKey::Message.into(), GlobalKey::Pause.into()]
+                .into_iter()
+                .chain(changes)
+                .chain([search, GlobalKey::NextPane.into(), GlobalKey::Zoom.into()])
+                .collect()
+        }
+        ScreenMode::Live => changes
+            .into_iter()
+            .chain([GlobalKey::NextPane.into(), search, GlobalKey::Zoom.into()])
+            .collect(),
     }
 }

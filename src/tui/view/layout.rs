@@ -2,7 +2,7 @@
 
 use ratatui::layout::{Constraint, Layout, Rect};
 
-use super::pipeline;
+use super::{pipeline, scrubber};
 use crate::tui::{
     hints,
     memory::PaneSplit,
@@ -19,6 +19,10 @@ const WITH_LINES: (u16, u16) = (60, 16);
 const WITH_DETAIL: u16 = 160;
 /// How much of such a screen the detail has, in percent.
 const DETAIL: u16 = 30;
+/// The widest column of text. Longer lines are hard to read.
+pub(super) const TEXT: usize = 110;
+/// The widest stream: its text, the cursor, a free column and the frame.
+const STREAM: u16 = 115;
 
 /// In columns. From this width on, there is a free column between a frame and its text.
 const PADDED: u16 = 40;
@@ -39,7 +43,8 @@ pub struct ScreenLayout {
     pub hook_line: Rect,
     /// The row with retries, pending items and the next hooks, on a screen with tabs.
     pub fact_line: Rect,
-    /// The row that explains what happens. Its height is 0 if there is none.
+    /// The row that explains what happens, or the scrubber of a replay. Its height is 0 if there is
+    /// none.
     pub hint_line: Rect,
     pub hints: Rect,
 }
@@ -76,7 +81,9 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         Constraint::Min(1),
         Constraint::Length(u16::from(with_hook)),
         Constraint::Length(u16::from(with_lines)),
-        Constraint::Length(hints::hint_rows(model, area)),
+        Constraint::Length(
+            hints::hint_rows(model, area).max(u16::from(scrubber::is_shown(model, area))),
+        ),
         Constraint::Length(1),
     ];
     let [
@@ -114,14 +121,31 @@ pub fn places(model: &ScreenModel, area: Rect) -> Option<ScreenLayout> {
         .into_iter()
         .all(|pane| panes::wanted(model, pane) == 0)
     {
-        // Nothing would be beside the stream, so it has the whole width.
+        // Nothing would be beside the stream, so it has the whole width, as far as its text needs it.
+        let (rest, detail) = match detail {
+            Some(detail) if rest.width > STREAM => {
+                let more = rest.width - STREAM;
+                let rest = Rect {
+                    width: STREAM,
+                    ..rest
+                };
+                let detail = Rect {
+                    x: detail.x - more,
+                    width: detail.width + more,
+                    ..detail
+                };
+                (rest, Some(detail))
+            }
+            detail => (rest, detail),
+        };
         return Some(ScreenLayout {
             panes: one_below_the_other(rest),
             detail,
             ..layout
         });
     }
-    let stream = Constraint::Percentage(model.memory.split.percent());
+    let share = u32::from(rest.width) * u32::from(model.memory.split.percent()) / 100;
+    let stream = Constraint::Length(u16::try_from(share).unwrap_or(STREAM).min(STREAM));
     let [left, right] = Layout::horizontal([stream, Constraint::Fill(1)]).areas(rest);
     let mut panes = vec![(Pane::Stream, left)];
     panes.extend(stacked(model, right));

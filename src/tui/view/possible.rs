@@ -35,9 +35,12 @@ fn is_possible(model: &ScreenModel, action: KeyAction) -> bool {
         KeyAction::Retries(_) => is_in(Pane::Retries),
         KeyAction::Tasks(_) => is_in(Pane::Tasks),
         // These are keys of dialogs, of a replay and of the home screen.
-        KeyAction::Gate(_) | KeyAction::Viewer(_) | KeyAction::Replay(_) | KeyAction::Home(_) => {
-            false
-        }
+        KeyAction::Gate(_)
+        | KeyAction::Viewer(_)
+        | KeyAction::Diff(_)
+        | KeyAction::Replay(_)
+        | KeyAction::Home(_)
+        | KeyAction::Worker(_) => false,
     }
 }
 
@@ -75,6 +78,7 @@ fn is_global_possible(model: &ScreenModel, key: GlobalKey) -> bool {
         | GlobalKey::Wider
         | GlobalKey::Narrower
         | GlobalKey::Hints
+        | GlobalKey::Diff
         | GlobalKey::Redraw
         | GlobalKey::Suspend => true,
     }

@@ -545,7 +545,7 @@ fn a_replay_is_shown() {
     let limit = samples::retry_limit();
     let mut screen = Screen::replay(&limit, SMALL, limit.events.len());
     screen.press("+ +");
-    expect![" story · demo   ◆ NEEDS YOU: retry limit since 00:00   replay 31/31 paused · 4x"]
+    expect![" story   ◆ NEEDS YOU: retry limit since 00:00   replay 0:12 of 0:12 paused · 4x"]
         .assert_eq(screen.frame().lines().next().expect("a status line"));
     screen.press("g");
     shows(screen, expect_file!["../../frames/replay-gate-80.txt"]);

@@ -13,21 +13,27 @@ use creel::{
         budget::CostTotal,
         event::{SessionOutcome, StopTiming},
         gate::kind::GateKind,
-        queue::{QueueCounts, QueuedTask, task_spec::TaskSpec},
+        queue::{QueueCounts, QueuedTask, QueuedTaskState, task_spec::TaskSpec},
         tasks::graph::TaskDescription,
         time::{TimeSpan, UnixTime},
     },
     present::{
+        describe::EventTone,
         session_chip::CurrentActivity,
         session_list::{ListedSession, ListedState},
         style::SignSet,
     },
+    protocol::WorkerOrder,
     queue::backend::QueueTaskKey,
-    sessions::{BlockedTaskKey, QueueKey, SessionChange, SessionKey, queue_feed::QueueSummary},
+    sessions::{
+        BlockedTaskKey, QueueKey, SessionChange, SessionKey,
+        queue_feed::{QueueSummary, summary_of_fleet},
+    },
     tui::{
         home::{
             HomeRequest, TaskDecision,
-            model::{HomeModel, HomeScope},
+            model::{HomeModel, HomeScope, WorkerBoard},
+            preview::PreviewLine,
             update::{HomeEvent, update},
             view,
         },
@@ -301,6 +307,7 @@ fn blocked_task() -> QueueSummary {
             unmerged: 2,
         },
         blocked: vec![(SessionKey::Task(key), listed)],
+        ..QueueSummary::default()
     }
 }
 
@@ -593,7 +600,7 @@ fn a_narrow_home_tells_sessions_apart_and_shows_the_goal() {
     );
     model.size = (120, 40);
     assert!(
-        frame(&mut model).contains("\n Write the printer\n"),
+        frame(&mut model).contains("│ Write the printer "),
         "{}",
         frame(&mut model)
     );
@@ -675,14 +682,18 @@ fn the_list_in_the_book_is_a_frame() {
 #[test]
 fn the_home_screen_of_a_worker_says_so_and_what_quitting_does() {
     let mut model = home((80, 24));
-    model.is_worker = true;
+    model.worker = Some(WorkerBoard {
+        jobs: 3,
+        agents: vec!["claude".to_owned(), "codex".to_owned()],
+        ..WorkerBoard::default()
+    });
     let shown = frame(&mut model);
-    assert!(shown.starts_with(" creel · worker"), "{shown}");
-    assert!(shown.contains("q stop the worker"), "{shown}");
+    assert!(shown.starts_with(" worker · 3 jobs"), "{shown}");
+    assert!(shown.contains("a answer  p pause  d drain"), "{shown}");
     press(&mut model, "?");
     let help = frame(&mut model);
     assert!(
-        help.contains("stop the worker; its tasks go back to the queue"),
+        help.contains("leave; asks what becomes of the worker"),
         "{help}"
     );
     assert!(!help.contains("sessions keep running"), "{help}");
@@ -691,6 +702,107 @@ fn the_home_screen_of_a_worker_says_so_and_what_quitting_does() {
         None,
         "the worker says itself how it ended"
     );
+}
+
+/// A worker with tasks in every state.
+fn worker(size: Cells) -> HomeModel {
+    let mut model = home(size);
+    model.worker = Some(WorkerBoard {
+        jobs: 3,
+        agents: vec!["claude".to_owned(), "codex".to_owned()],
+        started: UnixTime(NOW - 4_080_000),
+        ..WorkerBoard::default()
+    });
+    let task = |id: &str, state: QueuedTaskState| QueuedTask {
+        state,
+        branch: Some(format!("creel/task-{id}")),
+        ..QueuedTask::new(
+            TaskSpec {
+                id: id.to_owned(),
+                description: TaskDescription {
+                    goal: format!("Goal of {id}"),
+                    ..TaskDescription::default()
+                },
+                ..TaskSpec::default()
+            },
+            UnixTime(NOW),
+        )
+    };
+    let done = |at: &str| QueuedTaskState::Completed {
+        result: None,
+        by: None,
+        completed_at: at.to_owned(),
+    };
+    let tasks = [
+        task("t1", QueuedTaskState::Ready),
+        task("t2", QueuedTaskState::Created),
+        task("t3", done("2026-01-01T00:00:00Z")),
+        QueuedTask {
+            merged: Some("4f2c1aab00".to_owned()),
+            ..task("t4", done("2026-01-01T00:00:01Z"))
+        },
+    ];
+    let queue = "shop".to_owned();
+    let report = summary_of_fleet(tasks.iter().map(|task| (&queue, task)));
+    update(&mut model, HomeEvent::Queue(report));
+    model
+}
+
+#[test]
+fn the_screen_of_a_worker_shows_its_tasks_by_state() {
+    let mut sheet = String::new();
+    for size in [(60, 16), (80, 24), (120, 35), (200, 50)] {
+        sheet += &format!("== {}x{} ==\n{}", size.0, size.1, frame(&mut worker(size)));
+    }
+    expect_file!["../../frames/worker.txt"].assert_eq(&sheet);
+}
+
+#[test]
+fn a_worker_is_paused_drained_and_left() {
+    let mut model = worker((120, 35));
+    let order = |order| vec![HomeRequest::Order(order)];
+    assert_eq!(press(&mut model, "p"), order(WorkerOrder::Pause));
+    assert!(frame(&mut model).contains("⏸ paused"));
+    assert_eq!(press(&mut model, "p"), order(WorkerOrder::Unpause));
+    assert_eq!(press(&mut model, "d"), order(WorkerOrder::Drain));
+    assert_eq!(press(&mut model, "d"), [], "it does so already");
+    assert_eq!(press(&mut model, "m"), [HomeRequest::Merge]);
+    assert_eq!(press(&mut model, "q"), []);
+    let question = frame(&mut model);
+    assert!(
+        question.contains("Finish the running sessions"),
+        "{question}"
+    );
+    assert_eq!(press(&mut model, "3"), []);
+    press(&mut model, "q");
+    assert_eq!(press(&mut model, "2"), [HomeRequest::Quit]);
+    press(&mut model, "q");
+    assert_eq!(press(&mut model, "1"), order(WorkerOrder::Finish));
+    assert!(frame(&mut model).contains("finishes its sessions"));
+    assert_eq!(press(&mut model, "p"), [], "it ends");
+}
+
+#[test]
+fn a_wide_screen_shows_what_happened_last_in_the_selected_session() {
+    let mut model = home((160, 30));
+    let key = model.preview_to_read().expect("a session is selected");
+    assert_eq!(model.preview_to_read(), None, "it is being read");
+    let line = |text: &str, tone| PreviewLine {
+        text: text.to_owned(),
+        tone,
+    };
+    let lines = vec![
+        line("I'll look at the failing test first.", EventTone::Plain),
+        line("✗ stop: tests blocked · exit 2", EventTone::Failed),
+    ];
+    update(&mut model, HomeEvent::Preview(key, lines));
+    assert_eq!(model.preview_to_read(), None, "nothing has changed");
+    expect_file!["../../frames/home-preview-160.txt"].assert_eq(&frame(&mut model));
+    press(&mut model, "j");
+    assert!(!frame(&mut model).contains("failing test"));
+    assert!(model.preview_to_read().is_some());
+    let mut small = home((100, 30));
+    assert_eq!(small.preview_to_read(), None);
 }
 
 #[test]

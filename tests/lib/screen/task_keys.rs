@@ -238,7 +238,7 @@ fn a_task_is_started_and_done() {
             ..TaskCompletion::default()
         }))
     };
-    assert_eq!(screen.press("d"), []);
+    assert_eq!(screen.press("c"), []);
     assert!(
         screen
             .frame()
@@ -249,10 +249,10 @@ fn a_task_is_started_and_done() {
         done(None),
         "there may be nothing to say"
     );
-    screen.press("d");
+    screen.press("c");
     screen.type_text("12 MB a second");
     assert_eq!(screen.press("ctrl-s"), done(Some("12 MB a second")));
-    assert_eq!(screen.press("end d"), []);
+    assert_eq!(screen.press("end c"), []);
     assert_eq!(toast(&screen), "Task task_1 is completed");
     assert!(screen.model.modals.is_empty());
 }
@@ -350,7 +350,7 @@ fn a_refused_change_reason_or_result_is_shown_again() {
     for (keys, text) in [
         ("e", " priority: 1"),
         ("B", "no disk"),
-        ("d", "12 MB a second"),
+        ("c", "12 MB a second"),
         ("a", "Lex"),
     ] {
         let mut screen = on_tasks(&planned());
@@ -579,13 +579,13 @@ fn the_hints_name_only_what_can_be_done_with_the_task() {
     past.press("5");
     let mut none = on_tasks(&samples::first_turn());
     expect![[r#"
-        5: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
-        j: enter open  a add  d done  e edit  f filter  t tree  B block  ? keys  q leave
-        v k: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
+        5: enter open  a add  s start  c done  e edit  f filter  t tree  ? keys  q leave
+        j: enter open  a add  c done  e edit  f filter  t tree  B block  ? keys  q leave
+        v k: enter open  a add  s start  c done  e edit  f filter  t tree  ? keys  q leave
         end: enter open  a add  e edit  f filter  t tree  v mark  p pause  ? keys  q leave
-        home f f f f f: enter open  a add  s start  d done  e edit  f filter  t tree  ? keys  q leave
+        home f f f f f: enter open  a add  s start  c done  e edit  f filter  t tree  ? keys  q leave
         past: enter open  f filter  t tree  space play  right step  ? keys  q leave
-        none: a add  m message  p pause  / search  tab pane  z zoom  ? keys  q leave
+        none: a add  m message  p pause  d changes  / search  tab pane  ? keys  q leave
     "#]]
     .assert_eq(&format!("{all}past: {}\nnone: {}\n", hinted(&mut past), hinted(&mut none)));
 }
@@ -595,7 +595,7 @@ fn tasks_in_a_replay_are_shown_and_not_changed() {
     let world = planned();
     let mut past = Screen::replay(&world, SMALL, world.events.len());
     past.press("5");
-    for key in ["a", "s", "d", "B", "v", "D", "R", "u"] {
+    for key in ["a", "s", "c", "B", "v", "D", "R", "u"] {
         assert_eq!(past.press(key), []);
         assert_eq!(toast(&past), "This is a replay: you cannot control it");
         assert!(past.model.modals.is_empty() && past.model.board.marked.is_none());

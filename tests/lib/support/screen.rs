@@ -15,6 +15,7 @@ use creel::{
     config::ThemeName as Choice,
     engine::time::{TimeSpan, UnixTime},
     journal::{Record, RecordSpan},
+    report::session_diff::DiffPart,
     tui::{
         keymap::Keymap,
         model::{ScreenMode, ScreenModel},
@@ -83,6 +84,11 @@ impl Screen {
             self.taken += 1;
         }
         self.settle();
+    }
+
+    /// The changes that the screen wants to read now.
+    pub fn due(&mut self) -> Vec<DiffPart> {
+        self.model.due_changes()
     }
 
     /// Time passes.
