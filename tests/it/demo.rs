@@ -132,7 +132,7 @@ fn a_paused_demo_can_be_explored_and_continues() {
     until("it continues", || pace(&project) == "0 play\n");
     terminal.wait_for_text("any key skip ahead");
     terminal.press("ctrl-c");
-    terminal.wait_for_text("ctrl-c");
+    terminal.wait_for_text("Leave the demo?");
     terminal.press("ctrl-c");
     assert_eq!(terminal.end(), 130);
     terminal.is_as_it_was();

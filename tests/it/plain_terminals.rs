@@ -59,6 +59,12 @@ fn emoji_of_several_parts_leave_nothing_behind() {
     );
     let project = scripted("", &turns);
     let mut terminal = Terminal::run(&project, (80, 30));
+    terminal.wait_for_status("COMPLETE");
+    // The first iteration is folded by then.
+    terminal.wait_for_text("esc close");
+    terminal.press("esc");
+    terminal.wait_for("the card is gone", |shown| !shown.has("took  "));
+    terminal.press("[ [ enter");
     terminal.wait_for_text("Last line.");
     let rows = |terminal: &Terminal| {
         let of = |text: &str| {

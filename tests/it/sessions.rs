@@ -742,7 +742,7 @@ fn usage_before_a_resume_is_counted() {
     assert!(
         second
             .out
-            .contains("after 2 iterations · 13.5k tokens · $0.50: "),
+            .contains("after 2 iterations · 13.5k tokens · ≥ $0.50: "),
         "{}",
         second.out
     );
@@ -750,7 +750,7 @@ fn usage_before_a_resume_is_counted() {
         project
             .creel(&["show", "s"])
             .out
-            .contains("after 2 iterations · 13.5k tokens · $0.50: ")
+            .contains("after 2 iterations · 13.5k tokens · ≥ $0.50: ")
     );
 }
 

@@ -1539,14 +1539,14 @@ fn at_a_terminal_a_screen_shows_the_sessions_of_several_jobs() {
         shown.has("task-1") && shown.has("task-2") && shown.has("ENDED  2")
     });
     terminal.press("q");
-    terminal.wait_for_text("Stop the worker?");
+    terminal.wait_for_text("Leave the worker?");
     terminal.press("esc");
     terminal.wait_for("the question is gone", |shown| {
-        shown.has("ENDED  2") && !shown.has("Stop the worker?")
+        shown.has("ENDED  2") && !shown.has("Leave the worker?")
     });
     terminal.press("q");
-    terminal.wait_for_text("Stop the worker?");
-    terminal.press("enter");
+    terminal.wait_for_text("Leave the worker?");
+    terminal.press("2");
     assert_eq!(terminal.end(), 130, "{}", terminal.text());
     assert!(
         terminal.text().contains("task 2 is completed"),
@@ -1582,7 +1582,7 @@ fn a_worker_on_a_screen_ends_with_its_terminal_and_at_a_signal() {
     for signal in [Signal::TERM, Signal::HUP] {
         let project = with_agent("", repository);
         let mut terminal = Terminal::start(project.command(&["worker", "--jobs", "2"]), (80, 24));
-        terminal.wait_for_text("· worker");
+        terminal.wait_for_text("worker · 2 jobs");
         terminal.signal(signal);
         assert_eq!(terminal.end(), 130, "{}", terminal.text());
         terminal.is_as_it_was();

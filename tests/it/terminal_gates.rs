@@ -132,6 +132,11 @@ impl GateCase {
         Terminal::open(project, &["merge", "--trust", "s"], (120, 40))
     }
 
+    /// Whether the answer gives something up, so that creel asks once more.
+    fn asks_again(&self) -> bool {
+        ["ignore", "disable", "abort"].contains(&self.choice)
+    }
+
     fn answer(&self, terminal: &Terminal, by: AnswerBy) {
         match by {
             AnswerBy::Number => terminal.press(&self.number.to_string()),
@@ -158,6 +163,10 @@ impl GateCase {
             let mut terminal = self.start(&project);
             await_gate(&terminal, self.title);
             self.answer(&terminal, by);
+            if self.asks_again() {
+                terminal.wait_for_text("again ");
+                terminal.press("enter");
+            }
             leave(&mut terminal, self.outcome);
             let (opened, answered) = (project.kind("gate_opened"), project.kind("gate_answered"));
             let gates: Vec<_> = opened.iter().map(|gate| gate["about"].clone()).collect();

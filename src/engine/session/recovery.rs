@@ -35,7 +35,7 @@ use crate::engine::{
         phase::{AskedGate, LoopEnd, Phase},
     },
     steering::QueuedMessage,
-    stop::apply::{cut_judgements, looked_at},
+    stop::apply::{cut_judgements, looked_at, unseen},
     submit::{
         apply::submit_again,
         state::{FinishedPipeline, PipelineAgain, ReturnTo},
@@ -347,7 +347,7 @@ pub(crate) fn resumed(
     session.pipelines.review_resumed();
     let cut = session.phase.turn_in_flight().cloned();
     if let Some(prompt) = &cut {
-        session.iterations.all_files.add_unseen();
+        unseen(session);
         session.pending.set_state(&prompt.items, ItemState::Pending);
     }
     submit_again(session);

@@ -317,11 +317,18 @@ fn loop_decided(session: &mut SessionState, id: &str, decided: &StopDecided) {
     }
 }
 
+/// Records that creel did not see what a turn changed. A reviewer's turns are not surveyed.
+pub(crate) fn unseen(session: &mut SessionState) {
+    if !session.phase.gatekeeper_works() {
+        session.iterations.all_files.add_unseen();
+    }
+}
+
 /// Records a turn's changes to the project's files.
 pub(crate) fn work_done(session: &mut SessionState, work: Option<&WorktreeChanges>) {
     let Some(work) = work else {
         session.iterations.activity.unknown_work = true;
-        session.iterations.all_files.add_unseen();
+        unseen(session);
         session.iterations.worked = true;
         return;
     };

@@ -15,7 +15,7 @@ use crate::engine::{
     protect::apply::{forbidden_changes, unseen_changes},
     retry::RetryWait,
     session::{SessionState, phase::Phase},
-    stop::apply::work_done,
+    stop::apply::{unseen, work_done},
     submit::apply::{gatekeeper_answered, keep_review_dispatch},
     time::{TimeSpan, UnixTime},
     turn::{DuePrompt, MODELS_NOTE, OfferedModels, REFUSED, SILENCE, SOME_MODELS_NOTE},
@@ -132,7 +132,7 @@ pub(crate) fn apply_turn(session: &mut SessionState, at: UnixTime, event: &TurnE
                 work_done(session, work.as_deref());
             } else {
                 session.iterations.activity.unknown_work = true;
-                session.iterations.all_files.add_unseen();
+                unseen(session);
             }
             if *next == Some(AfterTurn::Again) {
                 send_again(session);

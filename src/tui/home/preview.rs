@@ -153,6 +153,7 @@ fn facts(model: &HomeModel, width: usize, theme: &ScreenTheme) -> Vec<Line<'stat
     let cost = usage::cost(session.cost).unwrap_or_default();
     let parts = [
         session.agent.clone(),
+        session.user.clone(),
         session.host.clone(),
         session.branch.clone(),
         short_path(&session.project, model.home_dir.as_deref()),
