@@ -70,7 +70,7 @@ fn emoji_of_several_parts_leave_nothing_behind() {
         let of = |text: &str| {
             text.lines()
                 .filter_map(|row| row.split('┃').nth(1))
-                .map(|row| row.trim().to_owned())
+                .map(|row| row.trim().trim_start_matches("▎ ").to_owned())
                 .collect::<Vec<_>>()
         };
         terminal.look(|shown| of(&shown.text()))
