@@ -34,7 +34,7 @@ use crate::{
     process::{
         self, for_variable,
         output::CapturedOutput,
-        programs, project_variable,
+        programs,
         run::{ProcessEnd, ProcessObserver, ProcessSpec, ProgramSpec},
         secrets,
         trace_context::{self, TracedWork},
@@ -439,7 +439,7 @@ impl HookCommandContext<'_> {
         let is_claudes = self.claude.is_some() || self.tool_event.is_some();
         let own = is_claudes.then(|| claude::environment(place));
         fields
-            .chain(project_variable(&place.session_dir))
+            .chain(place.project())
             .chain(trace_context::variable(TracedWork::Run(self.run.0)))
             .chain(own.into_iter().flatten())
             .collect()

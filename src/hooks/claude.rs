@@ -26,7 +26,7 @@ use crate::{
         permission::tool_call::{input, kind},
         question::{AgentQuestion, FieldKind, QuestionField},
     },
-    process::{output::CapturedOutput, project_variable},
+    process::output::CapturedOutput,
 };
 
 const PROJECT: &str = "CLAUDE_PROJECT_DIR";
@@ -34,7 +34,7 @@ const PROJECT: &str = "CLAUDE_PROJECT_DIR";
 /// The variables that its scripts rely on.
 pub(super) fn environment(place: &HookWorkspace) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
-    let root = project_variable(&place.session_dir).map(|(_, root)| variable(PROJECT, root));
+    let root = place.project().map(|(_, root)| variable(PROJECT, root));
     let others = [
         variable("CLAUDECODE", "1".to_owned()),
         variable("CLAUDE_CODE_SESSION_ID", place.session_id.clone()),
@@ -44,7 +44,7 @@ pub(super) fn environment(place: &HookWorkspace) -> Vec<(String, String)> {
 
 /// An argument of a program that no shell expands.
 pub(super) fn expanded(argument: &str, place: &HookWorkspace) -> String {
-    match project_variable(&place.session_dir) {
+    match place.project() {
         Some((_, root)) => argument.replace("${CLAUDE_PROJECT_DIR}", &root),
         None => argument.to_owned(),
     }

@@ -35,6 +35,16 @@ impl HookWorkspace {
         self.session_dir.join(run.output_file())
     }
 
+    /// The variable with the project's folder. A check in a clean worktree must not find the way back to
+    /// the work.
+    pub(super) fn project(&self) -> Option<(String, String)> {
+        if self.cwd.starts_with(&self.session_dir) {
+            let folder = self.cwd.to_str()?.to_owned();
+            return Some(("CREEL_PROJECT".to_owned(), folder));
+        }
+        process::project_variable(&self.session_dir)
+    }
+
     /// The same as a path that agents can use. The folder of a session in a worktree is in the main
     /// project.
     pub(super) fn output_file_from_project(&self, run: RunId) -> String {

@@ -259,9 +259,13 @@ impl<'a> HookRules<'a> {
     /// Where a check runs with these test files.
     fn clean_run(self, of: TestSource) -> CleanRunJob {
         let worktree = self.0.plan().worktree.clone().unwrap_or_default();
+        let files = &self.0.iterations.all_files;
         CleanRunJob {
             of,
-            base: self.0.iterations.all_files.since().map(str::to_owned),
+            base: files
+                .since()
+                .filter(|_| !files.may_miss_commits())
+                .map(str::to_owned),
             copy: worktree.copy,
             setup: worktree.setup,
         }

@@ -15,7 +15,7 @@ use std::{
     fs::{self, Permissions},
     io::{self, ErrorKind},
     os::unix::fs::{PermissionsExt as _, symlink},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -169,6 +169,12 @@ impl WorktreeMaker {
             }
         };
         self.remove().await;
+        if self.folder.symlink_metadata().is_ok() {
+            return Err(BuiltinError::failed(format!(
+                "{} is not a folder of creel, or cannot be removed",
+                self.folder.display()
+            )));
+        }
         let name = root.file_name().unwrap_or(OsStr::new("work"));
         let worktree = self.folder.join(name);
         fs::create_dir_all(&self.folder).map_err(|error| broken(&self.folder, &error))?;
@@ -313,7 +319,9 @@ impl WorktreeMaker {
 
     /// Removes the worktree, if there is one.
     async fn remove(&self) {
-        let Ok(entries) = fs::read_dir(&self.folder) else {
+        // Behind a link, it is not creel's folder.
+        let is_ours = self.folder.symlink_metadata().is_ok_and(|it| it.is_dir());
+        let Some(entries) = is_ours.then(|| fs::read_dir(&self.folder).ok()).flatten() else {
             return;
         };
         let worktrees: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -457,6 +465,9 @@ fn make_folder(to: &Path, name: &Path) -> io::Result<()> {
     let mut folder = to.to_owned();
     fs::create_dir_all(&folder)?;
     for part in name.components() {
+        if !matches!(part, Component::Normal(_)) {
+            return Err(named(name, &ErrorKind::InvalidInput.into()));
+        }
         folder.push(part);
         match folder.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {}

@@ -387,7 +387,7 @@ impl HomeColumns {
                 widest(&|one| one.project.width(), project),
             ),
             user: of(
-                fleet && width >= 80,
+                fleet && width >= 100,
                 widest(&|one| one.row.session.user.width(), HOST),
             ),
             host: of(
