@@ -311,8 +311,9 @@ fn a_run_that_takes_too_long_decides_nothing() {
 #[test]
 fn a_kill_in_the_middle_leaves_a_worktree_that_resume_removes() {
     let run = format!("{RIGHT}; echo '# more' >> test_price.py");
-    let waits = json!({ "command": "[ -e ignored/deps ] || { echo > \"$CREEL_PROJECT/ignored/began\"; \
-        [ -e \"$CREEL_PROJECT/ignored/go\" ] || sleep 1000; }; sh run.sh" });
+    // The folder of the repository itself, from any of its worktrees.
+    let waits = json!({ "command": "P=$(dirname \"$(git rev-parse --path-format=absolute --git-common-dir)\"); \
+        [ -e ignored/deps ] || { echo > \"$P/ignored/began\"; [ -e \"$P/ignored/go\" ] || sleep 1000; }; sh run.sh" });
     let project = with(&run, &waits, &json!({}));
     let started = project.start();
     let began = project.root().join("ignored/began");
