@@ -37,7 +37,7 @@ pub const VALUE_MIN: usize = 8;
 /// break in JSON. Bytes, not characters: output need not be text.
 const FORMS: [&str; 9] = [
     // `sk-fading-circle` is a name in a style sheet.
-    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])sk-[a-z_-]*[A-Z0-9][A-Za-z0-9_-]{8,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])sk-(?:[a-z_-]*[A-Z0-9][A-Za-z0-9_-]{8,}|[a-z0-9]{12,}[A-Za-z0-9_-]*)",
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])gh[oprsu]_[A-Za-z0-9_]{16,}",
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])github_pat_[A-Za-z0-9_]{16,}",
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])xox[a-z]-[A-Za-z0-9-]{10,}",

@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use super::*;
 
 /// Tokens of every well-known form. No real one.
-const TOKENS: [&str; 10] = [
+const TOKENS: [&str; 11] = [
     "sk-proj-Ab3dEf6hIj9lMn0pQr",
+    "sk-abcdefghijkl1234",
     "ghp_0123456789abcdefABCDEF0123456789abcd",
     "github_pat_11ABCDEFG0_abcdefghijklmnop",
     "xoxb-123456789012-abcdefABCDEF",
