@@ -192,8 +192,8 @@ const WORDS: &[(&str, WordMeaning)] = &[
     ("fail", WordMeaning::Of(TestResult::Failed)),
     ("failure", WordMeaning::Of(TestResult::Failed)),
     ("failures", WordMeaning::Of(TestResult::Failed)),
-    ("error", WordMeaning::Of(TestResult::Failed)),
-    ("errors", WordMeaning::Of(TestResult::Failed)),
+    ("error", WordMeaning::Error),
+    ("errors", WordMeaning::Error),
     ("cancelled", WordMeaning::Of(TestResult::Failed)),
     ("timed out", WordMeaning::Of(TestResult::Failed)),
     ("exec failed", WordMeaning::Of(TestResult::Failed)),
@@ -217,13 +217,19 @@ const WORDS: &[(&str, WordMeaning)] = &[
     ("examples", WordMeaning::Total),
     ("example", WordMeaning::Total),
     ("runs", WordMeaning::Total),
+    ("subtest passed", WordMeaning::Subtests),
+    ("subtests passed", WordMeaning::Subtests),
 ];
 
 #[derive(Debug, Clone, Copy)]
 enum WordMeaning {
     Of(TestResult),
+    /// A test that failed, or an error before or after a test that is counted, too.
+    Error,
     /// All tests: those that no other number counts have passed.
     Total,
+    /// Parts of tests. Each that fails counts as a failed test.
+    Subtests,
 }
 
 static READ_FORMS: LazyLock<Vec<(Regex, SummaryForm)>> = LazyLock::new(|| {
@@ -356,9 +362,10 @@ fn listed(text: &str, partial: bool) -> TestCounts {
     let of_all = OUT_OF
         .captures(&text)
         .and_then(|found| found[1].parse().ok());
+    let counts = summed(pairs, of_all);
     TestCounts {
-        partial,
-        ..summed(pairs, of_all)
+        partial: partial || counts.partial,
+        ..counts
     }
 }
 
@@ -373,18 +380,33 @@ fn named(text: &str, total: Option<u64>) -> TestCounts {
 
 fn summed(pairs: Vec<(String, String)>, total: Option<u64>) -> TestCounts {
     let (mut counts, mut total) = (TestCounts::default(), total);
+    let (mut errors, mut has_parts) = (0, false);
     for (word, number) in pairs {
         let Ok(number) = number.parse() else {
             continue;
         };
         match meaning(&word) {
             Some(WordMeaning::Of(result)) => put(&mut counts, result, number),
+            Some(WordMeaning::Error) => errors = number,
             Some(WordMeaning::Total) => total = Some(number),
+            Some(WordMeaning::Subtests) => has_parts = true,
             None => {}
         }
     }
-    if let Some(total) = total.filter(|_| counts.passed == 0) {
-        counts.passed = total.saturating_sub(counts.total());
+    if let Some(total) = total {
+        put(&mut counts, TestResult::Failed, errors);
+        // A test can fail several times: in its parts, and when it is torn down.
+        let most = total.saturating_sub(counts.skipped);
+        counts.failed = counts.failed.min(most);
+        if counts.passed == 0 {
+            counts.passed = total.saturating_sub(counts.total());
+        }
+    } else {
+        // Without a total, these may be tests that are counted, too.
+        counts.partial = errors > 0 || (has_parts && counts.failed > 0);
+        if has_parts {
+            counts.failed = 0;
+        }
     }
     counts
 }
@@ -430,7 +452,22 @@ mod tests {
     #[test]
     fn pytest_and_unittest_are_read() {
         let all = "===== 1 failed, 10 passed, 2 skipped, 3 deselected, 1 xfailed, 2 warnings, 1 error in 62.10s (0:01:02) =====";
-        assert_eq!(read(all), Some((10, 2, 6)));
+        assert_eq!(read(all), Some((10, 1, 6)));
+        assert!(
+            is_partial(all),
+            "an error can be that of a test that passed"
+        );
+        let parts = "=== 2 failed, 1 passed, 5 subtests passed in 0.10s ===";
+        assert_eq!(read(parts), Some((1, 0, 0)));
+        assert!(is_partial(parts), "a test and its parts can fail");
+        let repaired = "=== 1 passed, 7 subtests passed in 0.10s ===";
+        assert_eq!(read(repaired), Some((1, 0, 0)));
+        assert!(!is_partial(repaired));
+        assert_eq!(
+            read("Ran 1 test in 0.001s\n\nFAILED (failures=3)"),
+            Some((0, 1, 0)),
+            "three parts of one test"
+        );
         assert_eq!(read("3 passed in 0.01s"), Some((3, 0, 0)));
         assert_eq!(read("==== no tests ran in 0.01s ===="), Some((0, 0, 0)));
         let stopped = "!!!! stopping after 1 failures !!!!\n=== 1 failed, 2 passed in 0.1s ===";

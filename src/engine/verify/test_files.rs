@@ -51,7 +51,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: r"^\s*#\[cfg\(test\)\]|^\s*#\[(\w+::)*test\b",
         declares: r"#\[(\w+::)*test\b",
         asserts: r"\b\w*assert\w*!|\bexpect!\[|#\[should_panic|\.(unwrap|expect)_err\(",
-        weakens: r"#\[ignore\b|#\[cfg\((any\(\)|false|FALSE)\)\]|\bassert!\(\s*true\s*[,)]|#\[cfg_attr\(.*\bignore\b",
+        weakens: r"#\[ignore\b|#\[cfg\((any\(\)|false|FALSE)\)\]|\bassert!\(\s*true\s*[,)]|#\[cfg_attr\(.*\bignore\b|\bif\s+false\b",
         comment: r"^\s*(//|/\*|\*)",
     },
     TestLanguage {
@@ -60,16 +60,16 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: r"^\s*(async\s+)?def\s+test",
         asserts: r"^\s*assert\b|\bself\.assert\w+\(|\bself\.fail\w*\(|\bpytest\.(raises|warns|fail)\(|\.assert_\w+\(",
-        weakens: r"@(pytest\.)?mark\.(skip|skipif|xfail)\b|\bpytest\.(skip|xfail|importorskip)\(|@(unittest\.)?(skip|skipIf|skipUnless|expectedFailure)\b|\.skipTest\(|^\s*assert\s+(True|1)\s*(,.*|#.*)?$|^\s*assert\b.*\bor\s+True\b|assertTrue\(\s*True\s*[,)]|\bcollect_ignore|\bpytestmark\s*=|\b__(eq|ne|lt|le|gt|ge|bool|contains)__\s*=\s*lambda[^:]*:\s*True|\b(sys|os)\._?exit\(\s*0?\s*\)",
+        weakens: r#"@(pytest\.)?mark\.(skip|skipif|xfail)\b|\bpytest\.(skip|xfail|importorskip)\(|@(unittest\.)?(skip|skipIf|skipUnless|expectedFailure)\b|\.skipTest\(|^\s*assert\s+(True|1)\s*(,.*|#.*)?$|^\s*assert\b.*\bor\s+True\b|assertTrue\(\s*True\s*[,)]|\bcollect_ignore|\bpytestmark\s*=|\b__(eq|ne|lt|le|gt|ge|bool|contains)__\s*=\s*lambda[^:]*:\s*True|\b(sys|os)\._?exit\(\s*0?\s*\)|^\s*(if|while)\s+(False|0)\s*:|\.outcome\s*=\s*['"]passed|^\s*def\s+pytest_(collection_modifyitems|ignore_collect|pyfunc_call|runtest_\w+|report_teststatus)\b"#,
         comment: r"^\s*#",
     },
     TestLanguage {
         extensions: &["js", "jsx", "ts", "tsx", "mjs", "cjs", "mts", "cts", "vue"],
         names: r"\.(test|spec|cy|e2e)\.\w+$|^(test|tests)\.\w+$",
         tests_from: "",
-        declares: r"^\s*(it|test)(\.each)?\s*[(`]",
+        declares: r"^\s*(it|test)(\.(each|for|concurrent|sequential|serial))*\s*[(`]",
         asserts: r"\bexpect\s*\(|\bassert(\.\w+)*\s*\(|\.should\b|\bt\.(is|not|true|false|truthy|falsy|deepEqual|equal|throws\w*|like)\(",
-        weakens: r"\b(it|test|describe|suite|context)\.(skip|todo|only|fails|failing)\b|^\s*(xit|xtest|xdescribe|fit|fdescribe)\s*\(|\bthis\.skip\(|\bskip:\s*true|\bexpect\(\s*(true|1)\s*\)\.(toBe(Truthy)?|toEqual|to\.be)|\bassert(\.ok)?\(\s*true\s*[,)]|\bt\.(pass|skip)\(",
+        weakens: r"\b(it|test|describe|suite|context)\.(skip|todo|only|fails|failing)\b|^\s*(xit|xtest|xdescribe|fit|fdescribe)\s*\(|\bthis\.skip\(|\bskip:\s*true|\bexpect\(\s*(true|1)\s*\)\.(toBe(Truthy)?|toEqual|to\.be)|\bassert(\.ok)?\(\s*true\s*[,)]|\bt\.(pass|skip)\(|\bif\s*\(\s*false\s*\)",
         comment: r"^\s*(//|/\*|\*)",
     },
     TestLanguage {
@@ -78,7 +78,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: r"^func\s+(Test|Fuzz|Example)\w*\(",
         asserts: r"\b[tb]\.(Error|Errorf|Fatal|Fatalf|Fail|FailNow)\(|\b(assert|require|is|qt)\.\w+\(",
-        weakens: r"\bt\.(Skip|Skipf|SkipNow)\(|^//\s*\+build\s+ignore|^//go:build\s+ignore|\bassert\.True\(t,\s*true\b|\bos\.Exit\(\s*0\s*\)",
+        weakens: r"\bt\.(Skip|Skipf|SkipNow)\(|^//\s*\+build\s+ignore|^//go:build\s+ignore|\bassert\.True\(t,\s*true\b|\bos\.Exit\(\s*0\s*\)|\bif\s+false\b",
         comment: r"^\s*(//[^g+ ]|// [^+]|/\*|\*)",
     },
     TestLanguage {
@@ -87,7 +87,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: r"@(Test|ParameterizedTest|RepeatedTest)\b",
         asserts: r"\bassert\w*\s*[({]|^\s*assert\b|\bverify\s*\(|\bfail\s*\(|\bshould\w*\b|\bexpectThat\b",
-        weakens: r"@(Disabled|Ignore)\w*\b|\bassum(e|ing)\w*\(\s*(false|true)|\bassertTrue\(\s*true\s*[,)]|\bassertThat\(\s*true\s*\)|\benabled\s*=\s*false",
+        weakens: r"@(Disabled|Ignore)\w*\b|\bassum(e|ing)\w*\(\s*(false|true)|\bassertTrue\(\s*true\s*[,)]|\bassertThat\(\s*true\s*\)|\benabled\s*=\s*false|\bif\s*\(\s*false\s*\)",
         comment: r"^\s*(//|/\*|\*)",
     },
     TestLanguage {
@@ -96,7 +96,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: r"^\s*(TEST|TEST_F|TEST_P|TYPED_TEST|TEST_CASE|SCENARIO|BOOST_AUTO_TEST_CASE)\s*\(",
         asserts: r"\b(EXPECT|ASSERT|CHECK|REQUIRE|BOOST_(CHECK|REQUIRE|TEST)|QVERIFY|QCOMPARE)\w*\s*\(|\b\w*assert\w*\s*\(",
-        weakens: r"\bGTEST_SKIP\b|\bDISABLED_|\bSKIP\(|\bQSKIP\(|\b(EXPECT|ASSERT)_TRUE\(\s*true\s*\)|\b(CHECK|REQUIRE)\(\s*true\s*\)|\bassert\(\s*(1|true)\s*\)|^\s*#\s*if\s+0\b",
+        weakens: r"\bGTEST_SKIP\b|\bDISABLED_|\bSKIP\(|\bQSKIP\(|\b(EXPECT|ASSERT)_TRUE\(\s*true\s*\)|\b(CHECK|REQUIRE)\(\s*true\s*\)|\bassert\(\s*(1|true)\s*\)|^\s*#\s*if\s+0\b|\bif\s*\(\s*(0|false)\s*\)",
         comment: r"^\s*(//|/\*|\*)",
     },
     TestLanguage {
@@ -105,7 +105,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: r"function\s+test|#\[Test\]|@test\b",
         asserts: r"(->|::)(assert|expect)\w*\(|\bexpect\s*\(",
-        weakens: r"\bmarkTest(Skipped|Incomplete)\(|->(skip|todo)\(|assertTrue\(\s*true\s*[,)]|\bexpectNotToPerformAssertions\(",
+        weakens: r"\bmarkTest(Skipped|Incomplete)\(|->(skip|todo)\(|assertTrue\(\s*true\s*[,)]|\bexpectNotToPerformAssertions\(|\bif\s*\(\s*false\s*\)",
         comment: r"^\s*(//|/\*|\*|#[^\[])",
     },
     TestLanguage {
@@ -123,7 +123,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: r"\[(Fact|Theory|Test|TestMethod|TestCase)\b",
         asserts: r"\bAssert\.\w+|\.Should\w*\(",
-        weakens: r"\[Ignore\b|\bSkip\s*=|\bAssert\.(Ignore|Inconclusive|Pass|Skip)\(|\bAssert\.(True|IsTrue)\(\s*true\s*[,)]",
+        weakens: r"\[Ignore\b|\bSkip\s*=|\bAssert\.(Ignore|Inconclusive|Pass|Skip)\(|\bAssert\.(True|IsTrue)\(\s*true\s*[,)]|\bif\s*\(\s*false\s*\)",
         comment: r"^\s*(//|/\*|\*)",
     },
     // Settings of test runners.
@@ -133,7 +133,7 @@ const LANGUAGES: &[TestLanguage] = &[
         tests_from: "",
         declares: "",
         asserts: "",
-        weakens: r"--deselect\b|--ignore(-glob)?[= ]|\bnorecursedirs\b|testPathIgnorePatterns|passWithNoTests|--pass-?[wW]ith-?[nN]o-?[tT]ests|\bdefault-filter\b",
+        weakens: r#"--deselect\b|(pytest|addopts).*--ignore(-glob)?[= ]|^\s*["']?--ignore(-glob)?[= ]|\bnorecursedirs\b|testPathIgnorePatterns|passWithNoTests|--pass-?[wW]ith-?[nN]o-?[tT]ests|\bdefault-filter\b"#,
         comment: r"^\s*(#|;|//)",
     },
 ];
@@ -467,6 +467,23 @@ mod tests {
         ] {
             assert!(!is_test_file(name) && !can_matter(name), "{name}");
         }
+        for name in [
+            "tests/data.json",
+            "go/testdata/a.txt",
+            "a/__snapshots__/a.snap",
+            "pytest.ini",
+            "test_a.py",
+        ] {
+            assert!(belongs_to_tests(name), "{name}");
+        }
+        for name in [
+            "package.json",
+            "pyproject.toml",
+            "src/contest/a.py",
+            "Makefile",
+        ] {
+            assert!(!belongs_to_tests(name), "{name}");
+        }
         assert!(can_matter("src/lib.rs") && !is_test_file("src/lib.rs"));
         assert!(can_matter("money.py") && !is_test_file("money.py"));
     }
@@ -555,6 +572,22 @@ mod tests {
     fn skipped_and_weak_tests_of_each_language_are_found_once() {
         for (name, before, now) in [
             ("a.test.ts", "it('a', f);", "it.skip('a', f);"),
+            ("b.test.ts", "a();", "if (false) a();"),
+            (
+                "test_b.py",
+                "    assert a()",
+                "    if False:\n        assert a()",
+            ),
+            (
+                "conftest.py",
+                "import pytest",
+                "import pytest\ndef pytest_runtest_makereport(item, call):",
+            ),
+            (
+                "pytest.ini",
+                "[pytest]",
+                "[pytest]\naddopts = -q --ignore=tests/slow",
+            ),
             ("a.spec.js", "  it('a', f);", "  xit('a', f);"),
             (
                 "a_test.go",
@@ -588,6 +621,12 @@ mod tests {
         }
         let comment = file("a.test.js", "it('a', f);", "it('a', f);\n// it.skip('b')");
         assert!(found(&[comment]).is_empty());
+        for fine in [
+            file("a.test.ts", "it('a', f);", "it.concurrent('a', f);"),
+            file("package.json", "{", "{\n\"dev\": \"nodemon --ignore dist\""),
+        ] {
+            assert!(found(&[fine]).is_empty());
+        }
         let was_there = file("test_a.py", "assert True\nx = 1", "x = 2\nassert True");
         assert!(found(&[was_there]).is_empty());
     }
