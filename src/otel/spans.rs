@@ -9,7 +9,7 @@
 //!   Iterations and gates continue in the resumed session, and so do their spans.
 //! - No attribute has a text of the user, the agent or a hook, except names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -26,6 +26,7 @@ use crate::{
             verdict::{RunEnd, Verdict},
         },
         ids::{GateId, RunId, TurnId},
+        policy::{HookAction, SessionPlan},
         time::UnixTime,
     },
     journal::Record,
@@ -66,6 +67,8 @@ pub struct SessionTrace {
     own: (String, Option<String>),
     /// The agent that works now.
     agent: String,
+    /// The commands of hooks, which are also the names of those without one.
+    commands: BTreeSet<String>,
     /// The time of the last record.
     last: UnixTime,
     session: Option<TraceSpan>,
@@ -88,6 +91,24 @@ fn short(name: &str) -> String {
     name.chars().take(NAME_MAX).collect()
 }
 
+fn commands_of(plan: &SessionPlan) -> BTreeSet<String> {
+    let hooks = plan.hooks.values().flatten().map(|spec| &spec.action);
+    let hooks = hooks.chain(plan.automation.iter().map(|hook| &hook.spec.action));
+    hooks.map(HookAction::describe).collect()
+}
+
+/// The program of a command, as far as that is certain.
+fn program(command: &str) -> &str {
+    let first = command.split_whitespace().next().unwrap_or_default();
+    let first = first.rsplit('/').next().unwrap_or_default();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    if !first.is_empty() && first.chars().all(is_plain) {
+        first
+    } else {
+        "command"
+    }
+}
+
 impl SessionTrace {
     pub fn new(context: TraceContext, name: &str, began: &SessionStarted, at: UnixTime) -> Self {
         let project = began.cwd.trim_end_matches('/').rsplit('/').next();
@@ -108,6 +129,7 @@ impl SessionTrace {
                 began.plan.agent_spec.model().map(str::to_owned),
             ),
             agent: began.agent.clone(),
+            commands: commands_of(&began.plan),
             last: at,
             session: None,
             sessions: 0,
@@ -381,7 +403,9 @@ impl SessionTrace {
     }
 
     fn begin_run(&mut self, run: RunId, kind: &str, name: &str, at: UnixTime) -> TraceSpan {
-        let name = short(name);
+        // A command is not sent: it can have anything in it.
+        let is_command = self.commands.contains(name);
+        let name = short(if is_command { program(name) } else { name });
         let mut span = self.begin(TracedWork::Run(run.0), format!("{kind} {name}"), at);
         span.add("creel.hook.name", name);
         span
@@ -431,8 +455,21 @@ impl SessionTrace {
         if let Some(tokens) = spent.tokens {
             span.add("creel.usage.tokens", tokens);
         }
+        if let Some(kinds) = spent.token_kinds {
+            // By convention, input has the tokens that came from a cache or went into one.
+            let input = kinds.total().saturating_sub(kinds.output);
+            span.add("gen_ai.usage.input_tokens", input);
+            span.add("gen_ai.usage.output_tokens", kinds.output);
+            span.add("gen_ai.usage.cache_read.input_tokens", kinds.cache_read);
+            span.add(
+                "gen_ai.usage.cache_creation.input_tokens",
+                kinds.cache_write,
+            );
+        }
         if let Some(cost) = spent.cost {
             span.add("creel.usage.cost", cost);
+        } else if let Some(cost) = spent.cost_estimated {
+            span.add("creel.usage.cost_estimated", cost);
         }
         span.error = error;
         ended.push(span.ended(at));

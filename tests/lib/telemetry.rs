@@ -10,11 +10,16 @@ use crate::{
     support::{
         journals::fixtures,
         screen::records,
-        world::{World, random_cases},
+        world::{DONE, Script, World, passes, random_cases},
     },
 };
 use creel::{
-    engine::event::{Event, SessionEvent, TurnEvent},
+    engine::{
+        conversation::{TokenKinds, TurnUsage},
+        event::{Event, SessionEvent, TurnEvent},
+        hooks::point::HookPoint,
+        policy::HookAction,
+    },
     journal::Record,
     otel::{
         context_of,
@@ -208,6 +213,53 @@ fn spans_and_metrics_are_written_as_otlp_has_them() {
     few.durations = few.durations.into_iter().take(1).collect();
     expect![[r#"{"resourceMetrics":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"creel"}},{"key":"service.version","value":{"stringValue":"0.2.0"}}]},"scopeMetrics":[{"scope":{"name":"creel","version":"0.2.0"},"metrics":[{"name":"creel.hook.runs","unit":"{run}","sum":{"aggregationTemporality":1,"isMonotonic":true,"dataPoints":[{"attributes":[{"key":"creel.hook.point","value":{"stringValue":"session_end"}},{"key":"creel.hook.name","value":{"stringValue":"bye"}},{"key":"creel.hook.verdict","value":{"stringValue":"fail"}}],"startTimeUnixNano":"1794818732310000000","timeUnixNano":"1794818732350000000","asInt":"1"},{"attributes":[{"key":"creel.hook.point","value":{"stringValue":"stop"}},{"key":"creel.hook.name","value":{"stringValue":"tests"}},{"key":"creel.hook.verdict","value":{"stringValue":"block"}}],"startTimeUnixNano":"1794818732310000000","timeUnixNano":"1794818732350000000","asInt":"3"}]}},{"name":"creel.hook.duration","unit":"s","histogram":{"aggregationTemporality":1,"dataPoints":[{"attributes":[{"key":"creel.hook.point","value":{"stringValue":"session_end"}},{"key":"creel.hook.name","value":{"stringValue":"bye"}},{"key":"creel.hook.verdict","value":{"stringValue":"fail"}}],"startTimeUnixNano":"1794818732310000000","timeUnixNano":"1794818732350000000","count":"1","sum":0.004,"bucketCounts":["1","0","0","0","0","0","0","0","0","0","0"],"explicitBounds":[0.1,0.5,1.0,5.0,10.0,30.0,60.0,300.0,600.0,1800.0]},{"attributes":[{"key":"creel.hook.point","value":{"stringValue":"stop"}},{"key":"creel.hook.name","value":{"stringValue":"tests"}},{"key":"creel.hook.verdict","value":{"stringValue":"block"}}],"startTimeUnixNano":"1794818732310000000","timeUnixNano":"1794818732350000000","count":"3","sum":0.018000000000000002,"bucketCounts":["3","0","0","0","0","0","0","0","0","0","0"],"explicitBounds":[0.1,0.5,1.0,5.0,10.0,30.0,60.0,300.0,600.0,1800.0]}]}}]}]}]}"#]]
     .assert_eq(&otlp::metrics(&few).to_string());
+}
+
+#[test]
+fn tokens_follow_the_convention_and_a_command_is_no_name() {
+    let command = "API_KEY=geheim ./check --fast";
+    let script = Script::new()
+        .hook_with(HookPoint::Stop, command, [passes()], |spec| {
+            spec.action = HookAction::Command(command.into());
+        })
+        .hook_with(
+            HookPoint::PostIteration,
+            "bin/lint --all",
+            [passes()],
+            |spec| {
+                spec.action = HookAction::Exec(vec!["bin/lint".into(), "--all".into()]);
+            },
+        )
+        .agent([DONE]);
+    let mut records = records(&World::begin(script).run());
+    for record in &mut records {
+        if let Event::Turn(TurnEvent::Ended { spent, .. }) = &mut record.event {
+            *spent = TurnUsage {
+                tokens: Some(100),
+                token_kinds: Some(TokenKinds {
+                    input: 10,
+                    output: 20,
+                    cache_read: 65,
+                    cache_write: 5,
+                }),
+                cost: None,
+                cost_estimated: Some(0.25),
+            };
+        }
+    }
+    let (spans, _) = spans(&records);
+    expect![[r#"
+        creel session story · creel.session.name=story creel.session.id=id creel.project=project gen_ai.agent.name=demo creel.outcome=complete creel.iterations=1
+          iteration 1 · creel.iteration=1 creel.outcome=done
+            turn 1 · gen_ai.operation.name=invoke_agent gen_ai.agent.name=demo creel.turn=1 creel.turn.reason=iteration creel.turn.stop_reason=end_turn creel.usage.tokens=100 gen_ai.usage.input_tokens=80 gen_ai.usage.output_tokens=20 gen_ai.usage.cache_read.input_tokens=65 gen_ai.usage.cache_creation.input_tokens=5 creel.usage.cost_estimated=0.25
+            check command · creel.hook.name=command creel.hook.point=stop creel.hook.attempt=0 creel.hook.verdict=pass process.exit.code=0
+            hook lint · creel.hook.name=lint creel.hook.point=post_iteration creel.hook.attempt=0 creel.hook.verdict=pass process.exit.code=0
+    "#]].assert_eq(&tree(&spans));
+    assert!(
+        !otlp::traces(&context_of("id", None), &spans)
+            .to_string()
+            .contains("geheim")
+    );
 }
 
 proptest! {
