@@ -144,9 +144,12 @@ impl JobSlots {
             .send_modify(|counts| counts.is_paused = is_paused);
     }
 
-    /// The worker ends when the queue has no task left.
+    /// The worker ends when the queue has no task left. A paused one starts sessions again.
     pub(super) fn drain(&self) {
-        self.counts.send_modify(|counts| counts.drains = true);
+        self.counts.send_modify(|counts| {
+            counts.drains = true;
+            counts.is_paused = false;
+        });
     }
 
     pub(super) fn drains(&self) -> bool {
@@ -327,8 +330,13 @@ mod tests {
         slots.set_paused(PauseOrder::Unpause);
         assert!(slots.take().is_some());
         assert!(!slots.drains());
+        slots.set_paused(PauseOrder::Pause);
         slots.drain();
         assert!(slots.drains());
+        assert!(
+            slots.take().is_some(),
+            "paused, it would never work off the queue"
+        );
     }
 
     #[test]

@@ -465,6 +465,8 @@ fn on_worker_key(model: &mut HomeModel, key: WorkerKey) -> Vec<HomeRequest> {
         }
         (WorkerKey::Drain, _) => {
             worker.drains = true;
+            // Paused, it would never work off the queue.
+            worker.is_paused = false;
             model.say(
                 ThemeRole::Good,
                 "The worker ends when the queue has no task left for it",
