@@ -1,6 +1,6 @@
 //! `creel search`: finds a text in the prompts, messages and outputs of all sessions.
 
-use std::{io, ops::ControlFlow, path::PathBuf, time::SystemTime};
+use std::{cmp::Reverse, io, ops::ControlFlow, path::PathBuf, time::SystemTime};
 
 use clap::Args;
 use serde::Serialize;
@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        arguments::ConfigArgs,
+        arguments::{ConfigArgs, NatsArgs},
         error::{CliError, CliResult, json, put, say},
-        target,
+        target::{self, remote_sessions::NatsServerConnection},
     },
     journal::{
         SessionDir, SessionsDir,
@@ -68,8 +68,11 @@ pub struct SearchArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
     /// Search the sessions of all projects in which you have run creel.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "url")]
     pub all: bool,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
     /// TEXT is a regular expression, for the lines of each text.
     #[arg(long)]
     pub regex: bool,
@@ -107,24 +110,86 @@ struct FoundLine<'a> {
 }
 
 pub(super) fn search(args: &SearchArgs) -> CliResult {
-    let pattern = pattern(args)?;
-    let projects = target::projects_of(&args.config, args.all)?;
-    let paint = ColourMode::for_stream(&std::io::stdout());
-    let (mut count, mut listed) = (0_usize, Vec::new());
-    for session in newest_first(&projects) {
-        let project = session.project().display().to_string();
+    let mut lines = MatchingLines {
+        args,
+        pattern: pattern(args)?,
+        paint: ColourMode::for_stream(&std::io::stdout()),
+        count: 0,
+        listed: Vec::new(),
+    };
+    let looked = if let Some(server) = NatsServerConnection::named(&args.nats, &args.config)? {
+        elsewhere(&server, &mut lines)?
+    } else {
+        let projects = target::projects_of(&args.config, args.all)?;
+        newest_first(&projects).iter().try_for_each(|session| {
+            let project = session.project().display().to_string();
+            lines.look(session, &session.name, &project)
+        })
+    };
+    match looked {
+        // A pager was closed.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
+        Err(error) => return Err(CliError::failed(format!("cannot print: {error}"))),
+        Ok(()) => {}
+    }
+    if args.json {
+        json(&lines.listed)?;
+    }
+    Ok(if lines.count == 0 { NOTHING } else { 0 })
+}
+
+/// Looks at all sessions that a server lists, latest change first.
+fn elsewhere(
+    server: &NatsServerConnection,
+    lines: &mut MatchingLines<'_>,
+) -> CliResult<io::Result<()>> {
+    let mut listed = server.heartbeats()?;
+    listed.sort_by_key(|heartbeat| Reverse(heartbeat.seen_at()));
+    Ok(listed.iter().try_for_each(|heartbeat| {
+        let status = &heartbeat.status;
+        match server.copy_of(heartbeat) {
+            Ok(copy) => lines.look(copy.folder(), &status.session, &status.cwd),
+            Err(error) => {
+                let session = plain(&status.session);
+                say(&format!("creel: cannot search `{session}`: {error}"));
+                Ok(())
+            }
+        }
+    }))
+}
+
+/// The lines that match, printed or collected.
+struct MatchingLines<'a> {
+    args: &'a SearchArgs,
+    pattern: SearchPattern,
+    paint: ColourMode,
+    count: usize,
+    listed: Vec<Value>,
+}
+
+impl MatchingLines<'_> {
+    /// Looks at one session. Fails if its lines cannot be printed.
+    fn look(&mut self, session: &SessionDir, name: &str, project: &str) -> io::Result<()> {
+        let Self {
+            args,
+            pattern,
+            paint,
+            count,
+            listed,
+        } = self;
+        let names_project = args.all || args.nats.url.is_some();
         let mut printed = Ok(());
         let looked = pattern.search(&session.journal(), |record| {
             let mut text = String::new();
             let Ok(record) = serde_json::from_str(record) else {
                 return ControlFlow::Continue(());
             };
-            each_line(&record, &project, &session.name, &pattern, |found| {
-                count += 1;
+            each_line(&record, project, name, pattern, |found| {
+                *count += 1;
                 if args.json {
                     listed.extend(serde_json::to_value(found).ok());
                 } else {
-                    text += &row(found, &pattern, args.all, paint);
+                    text += &row(found, pattern, names_project, *paint);
                 }
             });
             printed = if text.is_empty() { Ok(()) } else { put(&text) };
@@ -134,24 +199,15 @@ pub(super) fn search(args: &SearchArgs) -> CliResult {
                 ControlFlow::Break(())
             }
         });
-        match printed {
-            // A pager was closed.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(0),
-            Err(error) => return Err(CliError::failed(format!("cannot print: {error}"))),
-            Ok(()) => {}
-        }
-        if let Err(error) = looked {
+        if let (Err(error), Ok(())) = (looked, &printed) {
             let journal = session.journal();
             say(&format!(
                 "creel: cannot read {}: {error}",
                 journal.display()
             ));
         }
+        printed
     }
-    if args.json {
-        json(&listed)?;
-    }
-    Ok(if count == 0 { NOTHING } else { 0 })
 }
 
 fn pattern(args: &SearchArgs) -> CliResult<SearchPattern> {

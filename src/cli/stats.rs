@@ -9,9 +9,9 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     cli::{
-        arguments::ConfigArgs,
+        arguments::{ConfigArgs, NatsArgs},
         error::{CliError, CliResult, json, print, say},
-        target,
+        target::{self, remote_sessions::NatsServerConnection},
     },
     config::duration_of,
     engine::time::{TimeSpan, UnixTime},
@@ -21,7 +21,7 @@ use crate::{
         text::{brief_span, counted, local_zone, plain_line},
         usage,
     },
-    queue::ProjectTasks,
+    queue::{ProjectTasks, task_bucket::FleetTasks},
     report::{
         Report,
         stats::{CheckFigures, SessionFigures, SessionStats, StatsGroup, StatsKey, stats},
@@ -48,8 +48,11 @@ pub struct StatsArgs {
     #[arg(long, value_name = "TIME", value_parser = duration_of)]
     pub since: Option<TimeSpan>,
     /// The sessions of all projects in which you have run creel.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "url")]
     pub all: bool,
+    /// Where they are.
+    #[command(flatten)]
+    pub nats: NatsArgs,
     /// Print JSON; see `creel schema stats`.
     #[arg(long)]
     pub json: bool,
@@ -81,24 +84,10 @@ impl StatsKeyArg {
 }
 
 pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
-    let projects = target::projects_of(&args.config, args.all)?;
-    let sessions = sessions(&projects, args.all)?;
-    let merged: BTreeMap<&Path, BTreeSet<String>> = projects
-        .iter()
-        .map(|project| (project.as_path(), merged_by_queue(project)))
-        .collect();
-    let read = stored_session::for_each(&sessions, |session| {
-        let project = session.project();
-        let by_queue = merged.get(project);
-        let is_merged = by_queue.is_some_and(|merged| merged.contains(&session.name));
-        let report = Report::read(&session.journal()).ok()?;
-        let figures = SessionFigures::of(&report, &project.display().to_string());
-        Some(if is_merged {
-            figures.merged_by_queue()
-        } else {
-            figures
-        })
-    });
+    let read = match NatsServerConnection::named(&args.nats, &args.config)? {
+        Some(server) => elsewhere(&server)?,
+        None => here(args)?,
+    };
     let unreadable = read.iter().filter(|figures| figures.is_none()).count();
     let first = args.since.map(|since| {
         let span = i64::try_from(since.0).unwrap_or(i64::MAX);
@@ -130,16 +119,67 @@ pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
     print(&tables(&sums, heading))
 }
 
+/// What each session of this project, or of all projects, says. None if it cannot be read.
+fn here(args: &StatsArgs) -> CliResult<Vec<Option<SessionFigures>>> {
+    let projects = target::projects_of(&args.config, args.all)?;
+    let sessions = sessions(&projects, args.all)?;
+    let merged: BTreeMap<&Path, BTreeSet<String>> = projects
+        .iter()
+        .map(|project| (project.as_path(), merged_by_queue(project)))
+        .collect();
+    Ok(stored_session::for_each(&sessions, |session| {
+        let project = session.project();
+        let by_queue = merged.get(project);
+        let is_merged = by_queue.is_some_and(|merged| merged.contains(&session.name));
+        figures(session, &project.display().to_string(), is_merged)
+    }))
+}
+
+/// What each session that a server lists says.
+fn elsewhere(server: &NatsServerConnection) -> CliResult<Vec<Option<SessionFigures>>> {
+    let tasks = server.wait(FleetTasks::all(&server.jetstream(), &server.nats));
+    let tasks = tasks.unwrap_or_else(|error| {
+        say_uncounted(&error);
+        Vec::new()
+    });
+    let merged: BTreeSet<_> = tasks
+        .iter()
+        .filter_map(|(_, task)| task.merged_session())
+        .collect();
+    let listed = server.heartbeats()?;
+    let each = listed.iter().map(|heartbeat| {
+        let status = &heartbeat.status;
+        let is_merged = merged.contains(&(status.session.as_str(), heartbeat.host.as_str()));
+        let copy = server.copy_of(heartbeat).ok()?;
+        figures(copy.folder(), &status.cwd, is_merged)
+    });
+    Ok(each.collect())
+}
+
+fn figures(session: &SessionDir, project: &str, is_merged: bool) -> Option<SessionFigures> {
+    let report = Report::read(&session.journal()).ok()?;
+    let figures = SessionFigures::of(&report, project);
+    Some(if is_merged {
+        figures.merged_by_queue()
+    } else {
+        figures
+    })
+}
+
+fn say_uncounted(error: &impl std::fmt::Display) {
+    say(&format!(
+        "creel: {error}\n  the changes that the merge queue merged are not counted"
+    ));
+}
+
 /// The sessions whose changes the merge queue of this project merged.
 fn merged_by_queue(project: &Path) -> BTreeSet<String> {
     let tasks = ProjectTasks::of(project).now().unwrap_or_else(|error| {
-        say(&format!(
-            "creel: {error}\n  the changes that the merge queue merged are not counted"
-        ));
+        say_uncounted(&error);
         Vec::new()
     });
     let merged = tasks.iter().filter_map(|task| task.merged_session());
-    merged.map(str::to_owned).collect()
+    merged.map(|(session, _)| session.to_owned()).collect()
 }
 
 /// All sessions of these projects. Of several, one that cannot be read hides no other.

@@ -428,11 +428,12 @@ impl QueuedTask {
         self.created_at == other.created_at && self.order.id == other.order.id
     }
 
-    /// The session whose work was merged.
-    pub fn merged_session(&self) -> Option<&str> {
+    /// The session whose work was merged, and its host.
+    pub fn merged_session(&self) -> Option<(&str, &str)> {
         self.merged.as_ref()?;
-        let by = self.state.by().map(|by| by.session.as_str());
-        by.or_else(|| Some(self.spent.last()?.session.as_str()))
+        let by = self.state.by().map(|by| (&by.session, &by.host));
+        let by = by.or_else(|| self.spent.last().map(|of| (&of.session, &of.host)));
+        by.map(|(session, host)| (session.as_str(), host.as_str()))
     }
 
     /// What all of its sessions have used.
@@ -814,7 +815,10 @@ mod tests {
             merged: Some("c0ffee".into()),
             ..open
         };
-        assert_eq!(merged.merged_session(), Some("task-3-2"));
+        assert_eq!(
+            merged.merged_session().map(|(session, _)| session),
+            Some("task-3-2")
+        );
     }
 
     #[test]

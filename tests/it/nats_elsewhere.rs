@@ -117,6 +117,17 @@ fn sessions_are_listed_shown_and_steered_from_another_machine() {
         "{}",
         shown.err
     );
+    let found = run(&["search", "from afar"]);
+    assert_eq!(found.code, 0, "{}", found.err);
+    let place = format!("{}:s", here.root().display());
+    assert!(found.out.contains(&place), "{}", found.out);
+    assert_eq!(run(&["search", "nowhere in it"]).code, 1);
+    let sums: Value =
+        serde_json::from_str(&run(&["stats", "--by", "project", "--json"]).out).expect("JSON");
+    assert_eq!(
+        (&sums["total"]["sessions"], &sums["groups"][0]["name"]),
+        (&json!(1), &json!(here.root()))
+    );
     assert_eq!(
         copies(&there),
         [""; 0],

@@ -140,6 +140,16 @@ impl NatsServerConnection {
         Ok(mirror)
     }
 
+    /// A copy of a listed session with all records so far.
+    pub(crate) fn copy_of(&self, heartbeat: &SessionHeartbeat) -> CliResult<RemoteJournal> {
+        let (name, id) = (&heartbeat.status.session, Some(heartbeat.id.as_str()));
+        self.wait(async {
+            let mut copy = RemoteJournal::open(&self.client, &self.nats, name, id).await?;
+            copy.catch_up().await?;
+            Ok::<_, NatsError>(copy)
+        })
+    }
+
     /// The named session, otherwise the only running one.
     fn choose(&self, session: Option<&str>) -> CliResult<ChosenSession> {
         // A user that is not allowed to read the list can still name a session.
