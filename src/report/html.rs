@@ -9,13 +9,13 @@ use super::{
     RunMark,
     chart::BarChart,
     words::{
-        self, HeadTone, check_place, check_result, item_state, ran_tests, ran_with, stage_outcome,
+        self, HeadTone, check_place, check_result, item_state, ran_with, run_facts, stage_outcome,
         stage_usage,
     },
 };
 use crate::{
     engine::event::{CheckRunResult, IterationOutcome},
-    present::text::{counted, readable_size, short_span},
+    present::text::{counted, short_span},
 };
 
 const CSS: &str = include_str!("../../assets/report/report.css");
@@ -118,17 +118,10 @@ fn run(run: &ReportedRun) -> String {
     let reason = run.reason.as_deref().unwrap_or_default();
     let (with, iteration) = (ran_with(run), run.iteration);
     let what = format!("Iteration {iteration}{with}: {result}. {reason}");
-    let (end, took) = (text(&run.end), short_span(run.took_ms));
-    let at = run.at.rfc3339();
-    let omitted = if run.omitted_bytes > 0 {
-        format!(" · {} are not on record", readable_size(run.omitted_bytes))
-    } else {
-        String::new()
-    };
-    let tests = ran_tests(run.tests);
+    let facts = text(&run_facts(run, Some(run.at.rfc3339())));
     format!(
         "<details><summary class=\"{class}\" title=\"{what}\">{sign}</summary>\
-         <p>{what} <span class=\"faint\">{end} · {took} · {at}{tests}{omitted}</span></p>{}</details>\n",
+         <p>{what} <span class=\"faint\">{facts}</span></p>{}</details>\n",
         block(&run.output),
         what = text(&what),
     )

@@ -8,7 +8,7 @@
 use super::{
     CheckHistory, Report, ReportedDiff, ReportedStage, ReportedTurn,
     words::{
-        self, check_place, check_result, item_state, ran_tests, ran_with, signs, stage_outcome,
+        self, check_place, check_result, item_state, ran_with, run_facts, signs, stage_outcome,
         stage_usage,
     },
 };
@@ -222,16 +222,9 @@ impl MarkdownWriter {
         }
         for run in check.runs[skipped..].iter().chain(&check.clean_runs) {
             let (sign, result) = (run.result.sign(), run.result.words());
-            let took = short_span(run.took_ms);
-            let end = text(&shortened(&run.end, LINE));
-            let omitted = if run.omitted_bytes > 0 {
-                format!(" · {} are not on record", readable_size(run.omitted_bytes))
-            } else {
-                String::new()
-            };
-            let (tests, with) = (ran_tests(run.tests), ran_with(run));
+            let (with, facts) = (ran_with(run), text(&run_facts(run, None)));
             self.out += &format!(
-                "\n{sign} Iteration {}{with}: {result} · {end} · {took}{tests}{omitted}\n",
+                "\n{sign} Iteration {}{with}: {result} · {facts}\n",
                 run.iteration
             );
             self.block("", &run.output);

@@ -13,19 +13,32 @@ use crate::{
     },
     present::{
         describe::prompt_name,
-        text::{counted, listed, short_span},
+        text::{counted, listed, readable_size, short_span},
         usage,
     },
-    text::TestCounts,
+    text::{TestCounts, shortened},
 };
 
 pub(super) const UNKNOWN: &str = "unknown";
+/// How much of a run's end is said, in characters.
+const END: usize = 200;
 
-/// What a run says besides its end: how many tests it ran, as far as they are known.
-pub(super) fn ran_tests(counts: Option<TestCounts>) -> String {
-    let Some(counts) = counts else {
-        return String::new();
-    };
+/// How a run ended and how long it took, what it ran, and what of its output is missing.
+pub(super) fn run_facts(run: &ReportedRun, at: Option<String>) -> String {
+    let omitted = (run.omitted_bytes > 0)
+        .then(|| format!("{} are not on record", readable_size(run.omitted_bytes)));
+    let facts = [
+        Some(shortened(&run.end, END)),
+        Some(short_span(run.took_ms)),
+        at,
+        run.tests.map(ran_tests),
+        omitted,
+    ];
+    let facts = facts.into_iter().flatten().filter(|fact| !fact.is_empty());
+    facts.collect::<Vec<String>>().join(" · ")
+}
+
+fn ran_tests(counts: TestCounts) -> String {
     let TestCounts {
         passed,
         failed,
@@ -39,7 +52,7 @@ pub(super) fn ran_tests(counts: Option<TestCounts>) -> String {
         .map(|(number, what)| format!(", {number} {what}"));
     let stopped = if partial { ", maybe not all" } else { "" };
     format!(
-        " · {} passed{}{stopped}",
+        "{} passed{}{stopped}",
         counted(passed, "test"),
         others.collect::<String>()
     )
