@@ -96,9 +96,9 @@ fn a_turn_timeout_names_the_errors_of_the_server_that_the_agent_waited_for() {
 }
 
 #[test]
-fn a_gigabyte_of_agent_output_is_bounded_and_its_promise_counts() {
+fn agent_output_of_four_times_the_limit_is_bounded_and_its_promise_counts() {
     let project = with_agent(
-        "head -c 1000000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'",
+        "head -c 256000000 /dev/zero | tr '\\0' 'x'; echo; echo '<promise>COMPLETE</promise>'",
         "",
     );
     let ran = project.run();
