@@ -253,6 +253,30 @@ fn deleted_committed_and_hidden_test_files_are_back() {
 }
 
 #[test]
+fn a_filter_of_the_repository_hides_no_change_and_changes_no_test_of_the_base_commit() {
+    let weaker = "sed -i.bak '/assert/d' test_price.py; rm test_price.py.bak; touch more";
+    let hidden = project(weaker);
+    hidden.write(".git/strong.py", &hidden.read("test_price.py"));
+    git(
+        &hidden,
+        &["config", "filter.hide.clean", "cat .git/strong.py"],
+    );
+    hidden.write(".git/info/attributes", "test_price.py filter=hide\n");
+    assert_eq!(hidden.run().code, 0);
+    let runs = clean_runs(&hidden);
+    assert_ne!(runs[0].1, "unneeded", "{runs:?}");
+    is_tidy(&hidden);
+    let changed = project(&format!("{RIGHT}; echo '# more' >> test_price.py"));
+    git(&changed, &["config", "filter.weak.smudge", "sed /assert/d"]);
+    changed.write(".git/info/attributes", "test_price.py filter=weak\n");
+    completes(&changed);
+    let said = undecided(&changed);
+    let why = "a filter or a setting of git changes test_price.py when it is checked out";
+    assert!(said.contains(why), "{said}");
+    is_tidy(&changed);
+}
+
+#[test]
 fn a_clean_worktree_that_cannot_be_made_decides_nothing() {
     let run = format!("{RIGHT}; echo '# more' >> test_price.py");
     let outside = plain_project(&run, &json!({}), &json!({}));

@@ -24,10 +24,10 @@ use crate::{
         verify::{
             CheckKind, CheckRef,
             state::VerificationState,
-            test_guard::{NAME, TestComparison, TestFinding, TestRules},
+            test_guard::{FewerWithBase, NAME, TestComparison, TestFinding, TestRules},
         },
     },
-    text::first_line,
+    text::{TestCounts, first_line},
 };
 
 /// How much of a line a reason quotes, in characters.
@@ -96,8 +96,9 @@ pub struct LastCleanRun {
     pub run: CleanRun,
     /// The version of the work that it is about.
     pub version: u64,
-    /// Whether its output says how many tests ran.
-    pub is_counted: bool,
+    /// The tests that ran. None if its output does not say it.
+    #[serde(default)]
+    pub tests: Option<TestCounts>,
 }
 
 impl CleanRun {
@@ -185,7 +186,7 @@ impl VerificationState {
             check: finished.hook.clone(),
             run: run.clone(),
             version: self.version,
-            is_counted: finished.tests.is_some(),
+            tests: finished.tests,
         });
     }
 
@@ -261,11 +262,13 @@ impl<'a> TestRules<'a> {
             };
             match &base.run.result {
                 CleanRunResult::Unneeded => {}
-                CleanRunResult::Passed if self.counts_tests(check) && !base.is_counted => {
-                    let why = "its output does not say how many tests ran";
-                    found.undecided.push(undecided(why));
-                }
-                CleanRunResult::Passed => found.passed_with_base.push(check.to_owned()),
+                CleanRunResult::Passed => match self.compare_counts(check, base.tests) {
+                    Err(why) => found.undecided.push(undecided(why)),
+                    Ok(fewer) => {
+                        found.fewer_with_base.extend(fewer);
+                        found.passed_with_base.push(check.to_owned());
+                    }
+                },
                 CleanRunResult::Undecided { why } => found.undecided.push(undecided(why)),
                 CleanRunResult::Failed { why } => match self.fails_because_of_the_worktree(check) {
                     Some(reason) => found.undecided.push(undecided(&reason)),
@@ -293,9 +296,25 @@ impl<'a> TestRules<'a> {
         ))
     }
 
-    /// Whether the last run of the check itself says how many tests ran.
-    fn counts_tests(self, check: &str) -> bool {
+    /// Compares the tests of a run that passed with those of the check's own last run. The error
+    /// is why the run proves nothing.
+    fn compare_counts(
+        self,
+        check: &str,
+        base: Option<TestCounts>,
+    ) -> Result<Option<FewerWithBase>, &'static str> {
         let mut known = self.verify.tests.checks.iter();
-        known.any(|known| known.check == check && known.last.is_some())
+        let own = known.find(|known| known.check == check);
+        let own = own.and_then(|known| known.last).map(TestCounts::total);
+        match (own, base.map(TestCounts::total)) {
+            (Some(_), None) => Err("its output does not say how many tests ran"),
+            (Some(1..), Some(0)) => Err("it ran no tests"),
+            (Some(own), Some(base)) if base < own => Ok(Some(FewerWithBase {
+                check: check.to_owned(),
+                base,
+                own,
+            })),
+            (Some(_) | None, _) => Ok(None),
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::{
             test_files::can_matter,
         },
     },
-    text::{TestCounts, counted, first_line, listed},
+    text::{TestCounts, counted, first_line, listed, same_text},
 };
 
 /// How many findings a sentence names.
@@ -94,9 +94,20 @@ pub struct TestComparison {
     /// The checks that also passed with the test files of the commit before the session.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passed_with_base: Vec<String>,
+    /// Those of them that ran fewer tests so than with the tests of the work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fewer_with_base: Vec<FewerWithBase>,
     /// Whether the user decides about the findings before the session is complete.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks: bool,
+}
+
+/// How many tests a check ran with the test files of the base commit, and with its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FewerWithBase {
+    pub check: String,
+    pub base: u64,
+    pub own: u64,
 }
 
 #[expect(
@@ -175,10 +186,9 @@ impl TestFinding {
 }
 
 impl TestFinding {
-    /// Whether accepting one accepts the other, too: times and counts in the line of a failed run
-    /// differ each time.
+    /// Whether accepting one accepts the other, too: times in the line of a failed run differ each
+    /// time.
     fn is_same(&self, other: &Self) -> bool {
-        let words = |line: &str| line.replace(|letter: char| letter.is_ascii_digit(), "");
         match (self, other) {
             (
                 Self::FailsWithBase { check, reason },
@@ -186,7 +196,7 @@ impl TestFinding {
                     check: of,
                     reason: before,
                 },
-            ) => check == of && words(reason) == words(before),
+            ) => check == of && same_text(reason, before),
             (one, other) => one == other,
         }
     }
@@ -200,8 +210,18 @@ impl TestComparison {
 
     /// Which checks also passed with the tests of the base commit, in one sentence.
     pub fn with_base(&self) -> Option<String> {
-        let names = self.passed_with_base.iter();
-        let names: Vec<String> = names.map(|name| first_line(name, NAME)).collect();
+        let with_counts = |check: &String| {
+            let name = first_line(check, NAME);
+            let mut fewer = self.fewer_with_base.iter();
+            match fewer.find(|fewer| fewer.check == *check) {
+                Some(fewer) => {
+                    let (base, own) = (counted(fewer.base, "test"), fewer.own);
+                    format!("{name} ({base}, {own} with its own)")
+                }
+                None => name,
+            }
+        };
+        let names: Vec<String> = self.passed_with_base.iter().map(with_counts).collect();
         (!names.is_empty()).then(|| {
             format!(
                 "{} also passed with the tests of the base commit",

@@ -11,6 +11,7 @@
 //! - A run whose worktree could not be made did not start: it never passes.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs::{self, Permissions},
     io::{self, ErrorKind},
@@ -199,25 +200,81 @@ impl WorktreeMaker {
         Ok(CleanWorktree::Made { cwd, changed })
     }
 
-    /// How many test files differ from those of a commit.
+    /// How many test files differ from those of a commit. Their bytes are compared: a filter, a
+    /// flag in the index or a list of ignored names can hide a change from git.
     async fn changed_tests(&self, root: &Path, base: &str) -> Result<usize, BuiltinError> {
-        let limits = ["--no-renames", "--no-ext-diff", "--ignore-submodules=all"];
-        let diff = ["diff", "--name-only", "-z"].into_iter().chain(limits);
-        let diff: Vec<&str> = diff.chain([base, "--"]).collect();
-        let mut names = self.names(root, &diff).await?;
-        let new = ["ls-files", "-z", "--others", "--exclude-standard"];
-        names.extend(self.names(root, &new).await?);
-        // Those that git was told not to compare.
-        let tagged = self.names(root, &["ls-files", "-z", "-v"]).await?;
-        let hidden = tagged.iter().filter_map(|entry| {
-            let (tag, name) = entry.split_once(' ')?;
-            let is_hidden = tag == "S" || tag.starts_with(|tag: char| tag.is_ascii_lowercase());
-            is_hidden.then(|| name.to_owned())
+        let before = self.tests_of(root, base).await?;
+        let now = self.hashes(root, before.keys()).await?;
+        let listed = ["ls-files", "-z", "--cached", "--others"];
+        let listed: Vec<&str> = listed.into_iter().chain(["--exclude-standard"]).collect();
+        let mut all = self.names(root, &listed).await?;
+        all.sort_unstable();
+        all.dedup();
+        let is_new = |name: &&String| {
+            let is_there = || root.join(name).symlink_metadata().is_ok();
+            belongs_to_tests(name)
+                && !before.contains_key(*name)
+                && is_there()
+                && !root.join(name).is_dir()
+        };
+        let changed = before
+            .iter()
+            .filter(|(name, hash)| now.get(*name) != Some(*hash));
+        Ok(changed.count() + all.iter().filter(is_new).count())
+    }
+
+    /// The test files of a commit, with the hashes of their contents.
+    async fn tests_of(
+        &self,
+        folder: &Path,
+        base: &str,
+    ) -> Result<BTreeMap<String, String>, BuiltinError> {
+        let tree = ["ls-tree", "-r", "-z", "--full-tree", base];
+        let entries = self.names(folder, &tree).await?;
+        let files = entries.iter().filter_map(|entry| {
+            let (about, name) = entry.split_once('\t')?;
+            let (kind, hash) = about.rsplit_once(' ')?;
+            let is_test = !kind.starts_with(SUBMODULE) && belongs_to_tests(name);
+            is_test.then(|| (name.to_owned(), hash.to_owned()))
         });
-        names.extend(hidden);
-        names.sort_unstable();
-        names.dedup();
-        Ok(names.iter().filter(|name| belongs_to_tests(name)).count())
+        Ok(files.collect())
+    }
+
+    /// The hashes of these files as they are, without git's filters. Files that are not there, or
+    /// that git would not read as they are, have none.
+    async fn hashes(
+        &self,
+        folder: &Path,
+        names: impl Iterator<Item = &String>,
+    ) -> Result<BTreeMap<String, String>, BuiltinError> {
+        let mut hashes = BTreeMap::new();
+        let mut files = Vec::new();
+        for name in names.filter(|name| !is_behind_a_link(folder, Path::new(name))) {
+            let path = folder.join(name);
+            match path.symlink_metadata() {
+                Ok(meta) if meta.is_symlink() => {
+                    let target = fs::read_link(&path).map_err(|error| broken(&path, &error))?;
+                    let target = target.into_os_string().into_encoded_bytes();
+                    let hash = ["hash-object", "--stdin"];
+                    let hash = self.git(folder, &hash, target).await?;
+                    hashes.insert(name.clone(), hash.answer().to_owned());
+                }
+                // Git reads one name a line, and takes away quotes.
+                Ok(meta) if meta.is_file() && !name.contains(['\n', '"']) => {
+                    files.push(name.clone());
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let list: String = files.iter().map(|name| format!("{name}\n")).collect();
+        let hash = ["hash-object", "--no-filters", "--stdin-paths"];
+        let ran = self.git(folder, &hash, list.into_bytes()).await?;
+        let lines: Vec<&str> = ran.stdout.lines().collect();
+        if lines.len() != files.len() {
+            return Err(BuiltinError::failed("git did not read all test files"));
+        }
+        hashes.extend(files.into_iter().zip(lines.into_iter().map(str::to_owned)));
+        Ok(hashes)
     }
 
     /// Copies the work: tracked files as they are, and new ones that git does not ignore.
@@ -258,16 +315,22 @@ impl WorktreeMaker {
     /// Checks out the test files of a commit.
     async fn restore_tests(&self, worktree: &Path, base: &str) -> Result<(), BuiltinError> {
         self.git(worktree, &["read-tree", base], Vec::new()).await?;
-        let tree = ["ls-tree", "-r", "-z", "--full-tree", base];
-        let entries = self.names(worktree, &tree).await?;
-        let names = entries.iter().filter_map(|entry| entry.split_once('\t'));
-        let tests =
-            names.filter(|(about, name)| !about.starts_with(SUBMODULE) && belongs_to_tests(name));
-        let list: String = tests.map(|(_, name)| format!("{name}\0")).collect();
+        let tests = self.tests_of(worktree, base).await?;
+        let list: String = tests.keys().map(|name| format!("{name}\0")).collect();
         let check_out = ["checkout-index", "--quiet", "--force", "-z", "--stdin"];
-        self.git(worktree, &check_out, list.into_bytes())
-            .await
-            .map(drop)
+        self.git(worktree, &check_out, list.into_bytes()).await?;
+        let made = self.hashes(worktree, tests.keys()).await?;
+        // The agent can write filters into the repository's settings.
+        let changed = tests
+            .iter()
+            .find(|(name, hash)| made.get(*name) != Some(*hash));
+        match changed {
+            None => Ok(()),
+            Some((name, _)) => Err(BuiltinError::failed(format!(
+                "a filter or a setting of git changes {} when it is checked out",
+                quoted(name)
+            ))),
+        }
     }
 
     /// Copies files and links, and returns the folders among them, unless they are copied whole.

@@ -179,6 +179,16 @@ fn a_pass_that_no_longer_counts_its_tests_proves_nothing() {
 }
 
 #[test]
+fn a_pass_without_tests_proves_nothing_and_one_with_fewer_tests_says_so() {
+    let none = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out";
+    expect!["creel cannot decide whether tests passes with the tests of the base commit: it ran no tests"].assert_eq(&undecided(script(prints(none), prints(ALL))));
+    let fewer = "test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+    let world = World::begin(script(prints(fewer), prints(ALL))).run();
+    expect!["tests (7 tests, 9 with its own) also passed with the tests of the base commit"]
+        .assert_eq(&compared(&world).with_base().unwrap_or_default());
+}
+
+#[test]
 fn without_a_changed_test_file_the_run_is_not_needed_and_proves_nothing() {
     let mut script = script(prints(ALL), fails());
     script.changed_tests = 0;
