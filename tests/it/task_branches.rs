@@ -1807,7 +1807,8 @@ fn an_agent_has_as_many_sessions_at_once_as_the_user_allows() {
     project.write(
         "slow.sh",
         "cat > /dev/null\nmkdir -p \"$HOME/at-once\"\n: > \"$HOME/at-once/$CREEL_SESSION\"\n\
-         ls \"$HOME/at-once\" | wc -l >> \"$HOME/counts\"\nsleep 0.3\n\
+         until [ -e \"$HOME/met\" ] || [ $(ls \"$HOME/at-once\" | wc -l) -gt 1 ]; do sleep 0.02; done\n\
+         : > \"$HOME/met\"\nls \"$HOME/at-once\" | wc -l >> \"$HOME/counts\"\nsleep 0.3\n\
          rm \"$HOME/at-once/$CREEL_SESSION\"\necho '<promise>COMPLETE</promise>'\n",
     );
     git(&project, &["add", "slow.sh"]);
