@@ -29,6 +29,7 @@ use creel::engine::{
         record::TaskEventKind,
     },
     time::{TimeSpan, UnixTime},
+    verify::{base_tests::TestSource, test_guard::TestComparison},
 };
 use proptest::prelude::*;
 
@@ -164,7 +165,14 @@ pub(crate) fn a_script() -> impl Strategy<Value = Script> {
             ];
             script = script.automation("automation", 15, &[TaskEventKind::TaskCompleted], answers);
             for (n, (point, piped, on_failure, runs)) in hooks.into_iter().enumerate() {
+                let has_base = point == HookPoint::Stop && !piped;
+                if has_base {
+                    let again = runs.iter().rev().cloned().collect();
+                    script.hooks.insert(format!("hook {n} base"), again);
+                    script.tests = Some(TestComparison::default());
+                }
                 script = script.hook_with(point, &format!("hook {n}"), runs, |spec| {
+                    spec.tests = has_base.then_some(TestSource::Base);
                     spec.pipe_output = if piped {
                         PipeOutput::Always
                     } else {
