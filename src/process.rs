@@ -14,7 +14,8 @@
 //!   variable of a program.
 //! - [`programs`] finds the programs that a command needs and that are missing.
 //! - [`trace_context`] is the trace of the session, for the variables of its processes.
-//! - [`pty`] and [`editor`] are for programs that need a terminal; [`browser`] opens a page.
+//! - [`pty`] and [`editor`] are for programs that need a terminal; [`browser`] opens a page;
+//!   [`windows_notice`] notifies a user of WSL.
 //!
 //! # Invariants
 //! - No agent and no hook has creel's terminal as its controlling terminal. Otherwise it could type
@@ -37,6 +38,7 @@ pub mod secrets;
 pub mod signals;
 pub mod sweep;
 pub mod trace_context;
+pub mod windows_notice;
 
 use std::{
     fs::File,

@@ -380,7 +380,7 @@ impl Tui {
         }
         self.called = id;
         let live = matches!(self.model.link.mode, ScreenMode::Live);
-        match (gate, self.options.notify) {
+        match (gate, &self.options.notify) {
             (Some((_, text)), Some(notifier))
                 if live && self.model.terminal_focus != TerminalFocus::Here =>
             {

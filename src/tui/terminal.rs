@@ -26,6 +26,8 @@ use lean_backend::LeanBackend;
 use ratatui::Terminal;
 use rustix::termios::{LocalModes, SpecialCodeIndex, Termios, tcgetattr};
 
+use crate::process::windows_notice;
+
 /// Terminals that keep a stack of titles put the old one back when creel leaves.
 const SAVE_TITLE: &str = "\u{1b}[22;2t";
 const RESTORE_TITLE: &str = "\u{1b}[23;2t";
@@ -114,9 +116,12 @@ impl TerminalScreen {
     }
 
     /// Notifies the user: the bell, and a notification if the terminal shows one.
-    pub fn call(&mut self, notifier: TerminalNotifier, text: &str) -> io::Result<()> {
+    pub fn call(&mut self, notifier: &TerminalNotifier, text: &str) -> io::Result<()> {
         let mut out = io::stdout();
         out.write_all(notifier.call(text).as_bytes())?;
+        if let NotificationForm::Windows(powershell) = &notifier.form {
+            windows_notice::show(powershell, &cleaned(text));
+        }
         out.flush()
     }
 }
@@ -260,15 +265,17 @@ enum TerminalPath {
     Screen,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum NotificationForm {
     Osc9,
     Osc777,
+    /// In WSL: no sequence, but this PowerShell. Windows Terminal shows none by default.
+    Windows(PathBuf),
     /// For an unknown terminal. Most ignore sequences that they do not understand.
     Both,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TerminalNotifier {
     path: TerminalPath,
     form: NotificationForm,
@@ -291,11 +298,16 @@ impl TerminalNotifier {
             .contains(&value("TERM_PROGRAM").as_str())
             || value("LC_TERMINAL") == "iTerm2"
             || ["xterm-kitty", "xterm-ghostty"].contains(&term.as_str());
-        let form = if path != TerminalPath::Direct {
+        let form = if known && path == TerminalPath::Direct {
+            NotificationForm::Osc9
+        } else if let Some(powershell) = windows_notice::find(&variable) {
+            NotificationForm::Windows(powershell)
+        } else if path != TerminalPath::Direct {
             // These variables can describe a terminal that has since detached.
             NotificationForm::Both
-        } else if known {
-            NotificationForm::Osc9
+        } else if is_set("WT_SESSION") {
+            // Windows Terminal reads OSC 9 differently.
+            NotificationForm::Osc777
         } else if term.starts_with("foot") || term.starts_with("rxvt") || is_set("VTE_VERSION") {
             NotificationForm::Osc777
         } else {
@@ -305,18 +317,15 @@ impl TerminalNotifier {
     }
 
     /// The bytes that notify the user with this text.
-    pub fn call(self, text: &str) -> String {
-        let clean: String = text
-            .chars()
-            .filter(|c| !c.is_control() && *c != ';')
-            .take(200)
-            .collect();
+    pub fn call(&self, text: &str) -> String {
+        let clean = cleaned(text);
         let osc9 = format!("\u{1b}]9;{clean}\u{7}");
         let osc777 = format!("\u{1b}]777;notify;creel;{clean}\u{7}");
-        let sequences = match self.form {
+        let sequences = match &self.form {
             NotificationForm::Osc9 => vec![osc9],
             NotificationForm::Osc777 => vec![osc777],
             NotificationForm::Both => vec![osc9, osc777],
+            NotificationForm::Windows(_) => Vec::new(),
         };
         // tmux and screen handle the bell themselves.
         sequences
@@ -327,7 +336,7 @@ impl TerminalNotifier {
     }
 
     /// Wraps the sequence so that tmux or screen passes it on to the terminal.
-    fn passed_on(self, sequence: &str) -> String {
+    fn passed_on(&self, sequence: &str) -> String {
         match self.path {
             TerminalPath::Direct => sequence.to_owned(),
             TerminalPath::Tmux => format!(
@@ -337,6 +346,12 @@ impl TerminalNotifier {
             TerminalPath::Screen => format!("\u{1b}P{sequence}\u{1b}\\"),
         }
     }
+}
+
+/// What fits into a notification.
+fn cleaned(text: &str) -> String {
+    let allowed = text.chars().filter(|c| !c.is_control() && *c != ';');
+    allowed.take(200).collect()
 }
 
 #[cfg(test)]
@@ -393,6 +408,7 @@ mod tests {
             [("TERM", "foot-direct")],
             [("TERM", "rxvt-unicode-256color")],
             [("VTE_VERSION", "7600")],
+            [("WT_SESSION", "2f6d0c9e")],
         ] {
             assert_eq!(call(&known), "!^]777;notify;creel;Hi!", "{known:?}");
         }

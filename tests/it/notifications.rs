@@ -281,6 +281,46 @@ fn a_gate_is_shown_on_macos_with_its_text_outside_of_the_script() {
     );
 }
 
+#[test]
+fn a_gate_is_shown_on_windows_with_its_text_outside_of_the_script() {
+    let project = gated("desktop-windows");
+    let kept = project.temp_dir().join("shown");
+    let path = kept.display();
+    install(
+        &project,
+        "powershell.exe",
+        &format!(
+            "#!/bin/sh\nprintf '%s\\n' \"$*\" \"$WSLENV\" \"$CREEL_SESSION\" \"$CREEL_REASON\" > '{path}.part'\n\
+             cat > '{path}.script'\nmv '{path}.part' '{path}.'$CREEL_STATE\n"
+        ),
+    );
+    let session = start(project);
+    until("the notification", || {
+        kept.with_extension("opened").exists()
+    });
+    answer(&session, "continue");
+    ends_after(&session, "continue");
+    let read = |extension: &str| {
+        fs::read_to_string(kept.with_extension(extension)).expect("it was written")
+    };
+    assert_eq!(
+        read("opened"),
+        format!(
+            "-NoProfile -NonInteractive -Command -\nCREEL_SESSION:CREEL_REASON\ns\n{}\n",
+            reason(&session)
+        )
+    );
+    let script = read("script");
+    assert!(
+        script.contains("CreateTextNode($env:CREEL_REASON)") && !script.contains("2 failed"),
+        "{script}"
+    );
+    assert!(
+        !kept.with_extension("closed").exists(),
+        "only the opened gate is shown"
+    );
+}
+
 // The phone
 
 /// Asserts that a message to the phone is complete.

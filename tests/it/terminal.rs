@@ -6,10 +6,13 @@ use creel::tui::terminal::TerminalScreen;
 use ratatui::widgets::Widget as _;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::support::{
-    lives,
-    project::{Project, eventually_in, until},
-    terminal::{Cells, Shown, Terminal},
+use crate::{
+    notifications::{install, install_creel},
+    support::{
+        lives,
+        project::{Project, eventually_in, until},
+        terminal::{Cells, Shown, Terminal},
+    },
 };
 
 const WIDE: Cells = (120, 40);
@@ -936,6 +939,44 @@ fn inside_tmux_the_notification_is_wrapped_for_the_terminal_outside() {
     assert_eq!(leave(&mut terminal, "complete"), 0);
     let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
     assert!(written.contains("\u{7}\u{1b}Ptmux;\u{1b}\u{1b}]9;creel needs you: "));
+}
+
+#[test]
+fn in_wsl_a_gate_is_shown_on_the_windows_desktop() {
+    let project = scripted(TWO_HELD, UNTIL_GO);
+    install_creel(&project);
+    let shown = project.temp_dir().join("shown");
+    let kept = shown.display();
+    install(
+        &project,
+        "powershell.exe",
+        &format!(
+            "#!/bin/sh\nprintf '%s|' \"$1\" \"$WSLENV\" \"$CREEL_NOTICE\" > '{kept}.part'\nmv '{kept}.part' '{kept}'\n"
+        ),
+    );
+    let path = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{path}", project.temp_dir().join("bin").display());
+    let variables = [
+        ("PATH", path.as_str()),
+        ("WSL_DISTRO_NAME", "Debian"),
+        ("WSLENV", "WT_SESSION"),
+        ("SSH_CONNECTION", ""),
+    ];
+    let mut terminal = Terminal::run_with(&project, &variables);
+    terminal.wait_for_status(" WORKING ");
+    project.write("go", "");
+    await_gate(&terminal, "Finished. ");
+    until("the notification", || shown.exists());
+    terminal.press("enter");
+    assert_eq!(leave(&mut terminal, "complete"), 0);
+    let text = fs::read_to_string(&shown).expect("a text");
+    assert!(
+        text.starts_with("-NoProfile|CREEL_NOTICE:WT_SESSION|creel needs you: "),
+        "{text}"
+    );
+    // The bell, and no sequence that shows the same text again.
+    let written = without_question(&terminal);
+    assert!(written.contains('\u{7}') && !written.contains("]9;") && !written.contains("]777;"));
 }
 
 #[test]

@@ -339,10 +339,19 @@ impl Drop for Terminal {
 pub(crate) fn at_home(project: &Project, args: &[&str]) -> Command {
     let mut command = project.command(args);
     command.env("TMPDIR", project.root()).env_remove("EDITOR");
-    for variable in ["TMUX", "STY", "TERM_PROGRAM", "LC_TERMINAL", "VTE_VERSION"] {
+    for variable in [
+        "TMUX",
+        "STY",
+        "TERM_PROGRAM",
+        "LC_TERMINAL",
+        "VTE_VERSION",
+        "WT_SESSION",
+    ] {
         command.env_remove(variable);
     }
     command.env("TERM", "xterm-256color");
+    // As over ssh, so that a developer's Windows shows no notification.
+    command.env("SSH_CONNECTION", "somewhere");
     command
 }
 
