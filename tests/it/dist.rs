@@ -209,6 +209,30 @@ fn the_shell_scripts_are_valid() {
     }
 }
 
+/// Packs this creel for every target, and installs it with npm, with install.sh, and as
+/// cargo-binstall does.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test says what it skips")]
+fn a_release_can_be_packed_installed_and_described() {
+    let tested =
+        ran(Command::new(root().join("scripts/dist")).args(["test", env!("CARGO_BIN_EXE_creel")]));
+    assert_eq!(tested.code, 0, "{}{}", tested.out, tested.err);
+    if tested.out.contains("npm is missing") {
+        eprintln!("{}", tested.out.trim());
+        return;
+    }
+    for way in ["npm", "install.sh"] {
+        assert!(
+            tested
+                .out
+                .lines()
+                .any(|line| line.trim().starts_with(way) && line.contains("demo in")),
+            "{}",
+            tested.out
+        );
+    }
+}
+
 /// The commands of a workflow's steps.
 fn steps(workflow: &Value) -> Vec<String> {
     let jobs = workflow["jobs"].as_object().expect("jobs").values();
