@@ -1,6 +1,7 @@
 //! Records what creel shows in a real terminal.
 
 use std::{
+    ffi::{OsStr, OsString},
     fs,
     io::{Read as _, Write as _},
     num::NonZeroU16,
@@ -19,10 +20,13 @@ use ratatui::{
     style::{Color, Modifier},
 };
 
-use crate::Result;
+use crate::{Result, Scene};
 
 /// How long creel has to show what is wanted.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How long a screen has to close.
+const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 
 /// What a terminal shows.
 struct Shown {
@@ -39,37 +43,35 @@ pub struct SessionTerminal {
     child: std::process::Child,
     shown: Arc<Mutex<Shown>>,
     home: PathBuf,
+    /// The folder of creel, and what the programs of the picture run with.
+    path: OsString,
+    teardown: &'static str,
 }
 
 impl SessionTerminal {
-    /// Runs creel in a folder with these files.
-    pub fn start(
-        creel: &Path,
-        args: &[&str],
-        (width, height): (u16, u16),
-        files: &[(&str, &str)],
-    ) -> Result<Self> {
+    /// Runs a program, such as creel, in a folder with these files that a script has prepared.
+    pub fn start(creel: &Path, scene: &Scene) -> Result<Self> {
         let home = std::env::temp_dir().join(format!("creel-pictures-{}", std::process::id()));
         fs::create_dir_all(&home)?;
-        for (name, text) in files {
+        for (name, text) in scene.files {
             fs::write(home.join(name), text)?;
         }
+        let folders = creel.parent().into_iter().map(Path::to_owned);
+        let others = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths(folders.chain(std::env::split_paths(&others)))?;
+        in_shell(scene.setup, &home, &path)?;
         let (pty, inside) = open()?;
-        pty.resize(Size::new(height, width))?;
-        let command = Command::new(creel)
-            .args(args)
-            .current_dir(&home)
-            .env("HOME", &home)
-            .env("XDG_STATE_HOME", home.join("state"))
-            .env("XDG_CONFIG_HOME", home.join("config"))
-            .env("TERM", "xterm-256color")
-            .env("COLORFGBG", "15;0")
-            .env("LC_ALL", "C.UTF-8")
-            .env("TZ", "UTC")
-            .env_remove("NO_COLOR");
+        pty.resize(Size::new(scene.size.1, scene.size.0))?;
+        let command = variables(&home, &path).into_iter().fold(
+            Command::new(scene.command[0])
+                .args(&scene.command[1..])
+                .current_dir(home.join(scene.folder))
+                .env_remove("NO_COLOR"),
+            |command, (name, value)| command.env(name, value),
+        );
         let child = command.spawn(inside)?;
         let cells = |n| NonZeroU16::new(n).ok_or("a terminal has a size");
-        let parser = vt100::Parser::new(cells(height)?, cells(width)?, 0);
+        let parser = vt100::Parser::new(cells(scene.size.1)?, cells(scene.size.0)?, 0);
         let shown = Arc::new(Mutex::new(Shown {
             parser,
             is_whole: false,
@@ -82,9 +84,16 @@ impl SessionTerminal {
             child,
             shown,
             home,
+            path,
+            teardown: scene.teardown,
         };
         session.wait_for(&[])?;
         Ok(session)
+    }
+
+    pub fn press(&self, keys: &str) -> Result<()> {
+        (&*self.pty).write_all(keys.as_bytes())?;
+        Ok(())
     }
 
     /// The first whole frame that has all of these texts.
@@ -117,12 +126,52 @@ impl SessionTerminal {
 
     /// Ends the session at once.
     pub fn end(mut self) -> Result<()> {
-        // Ctrl-C twice.
+        // Ctrl-C twice. A screen that asks first is killed: nothing runs there any more.
         (&*self.pty).write_all(b"\x03\x03")?;
-        self.child.wait()?;
+        let begin = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if begin.elapsed() > LEAVES_WITHIN {
+                self.child.kill()?;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        in_shell(self.teardown, &self.home, &self.path)?;
         fs::remove_dir_all(&self.home)?;
         Ok(())
     }
+}
+
+/// What every program of a picture runs with: nothing of the developer's own settings.
+fn variables(home: &Path, path: &OsStr) -> [(&'static str, OsString); 14] {
+    [
+        ("PATH", path.to_owned()),
+        ("HOME", home.into()),
+        ("XDG_STATE_HOME", home.join("state").into()),
+        ("XDG_CONFIG_HOME", home.join("config").into()),
+        ("TERM", "xterm-256color".into()),
+        ("COLORFGBG", "15;0".into()),
+        ("LC_ALL", "C.UTF-8".into()),
+        ("TZ", "UTC".into()),
+        ("GIT_AUTHOR_NAME", "Ada".into()),
+        ("GIT_AUTHOR_EMAIL", "ada@example.org".into()),
+        ("GIT_COMMITTER_NAME", "Ada".into()),
+        ("GIT_COMMITTER_EMAIL", "ada@example.org".into()),
+        ("GIT_CONFIG_GLOBAL", "/dev/null".into()),
+        ("PS1", "$ ".into()),
+    ]
+}
+
+fn in_shell(script: &str, home: &Path, path: &OsStr) -> Result<()> {
+    let done = std::process::Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(home)
+        .envs(variables(home, path))
+        .output()?;
+    if !done.status.success() {
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        return Err(format!("{script}\nfailed: {said}").into());
+    }
+    Ok(())
 }
 
 fn record(shown: &Mutex<Shown>, each: Duration, last: &str, more: usize) -> Result<Vec<Buffer>> {

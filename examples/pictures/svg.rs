@@ -1,4 +1,5 @@
-//! Draws the cells of a screen as SVG: one frame, or frames that follow each other.
+//! Draws the cells of a screen as SVG: one frame, or frames that follow each other. The frames are
+//! those of the dark theme; a reader that prefers light colors sees those of the light theme.
 //!
 //! # Invariants
 //! - No script and nothing from outside, so that a forge shows the picture in a README.
@@ -6,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     fmt::{Result, Write as _},
+    sync::LazyLock,
 };
 
 use ratatui::{
@@ -15,10 +17,77 @@ use ratatui::{
 
 /// The width of a character and the height of a line, in pixels.
 const CELL: (u16, u16) = (8, 17);
-const BACKGROUND: &str = "#20242c";
-const TEXT: &str = "#d8dee9";
+const BACKGROUND: Tint = Tint {
+    dark: "#20242c",
+    light: "#f6f8fa",
+};
+const TEXT: Tint = Tint {
+    dark: "#d8dee9",
+    light: "#24292f",
+};
+const DARK: &str = include_str!("../../assets/themes/dark.yaml");
+const LIGHT: &str = include_str!("../../assets/themes/light.yaml");
 /// How long the last frame stays, in milliseconds.
 const REST: usize = 4_000;
+
+/// A color of the dark theme, and the one of the light theme for the same role.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Tint {
+    dark: &'static str,
+    light: &'static str,
+}
+
+/// What a color is used for. The same dark color can be light in two ways.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Layer {
+    Ink,
+    Paper,
+}
+
+/// The colors of both themes. The place of a tint is its class in the picture.
+static TINTS: LazyLock<Vec<(Layer, Tint)>> = LazyLock::new(|| {
+    let mut found: Vec<(Layer, Tint)> = Vec::new();
+    for (dark, light) in DARK.lines().zip(LIGHT.lines()) {
+        for layer in [Layer::Ink, Layer::Paper] {
+            let (Some(dark), Some(light)) = (theme_color(dark, layer), theme_color(light, layer))
+            else {
+                continue;
+            };
+            if !found
+                .iter()
+                .any(|(at, tint)| (*at, tint.dark) == (layer, dark))
+            {
+                found.push((layer, Tint { dark, light }));
+            }
+        }
+    }
+    found
+});
+
+/// The color in a line of a theme, such as `alert: "#1b1f27 on-#ebcb8b bold"`.
+fn theme_color(line: &'static str, layer: Layer) -> Option<&'static str> {
+    let (_, value) = line.split_once('"')?;
+    let mut words = value.trim_end_matches('"').split(' ');
+    match layer {
+        Layer::Ink => words.find(|word| word.starts_with('#')),
+        Layer::Paper => words.find_map(|word| word.strip_prefix("on-")),
+    }
+}
+
+/// The attribute that fills a shape with a color of the screen. None: the screen's own.
+fn fill(color: Color, layer: Layer) -> Option<String> {
+    let Color::Rgb(r, g, b) = color else {
+        return None;
+    };
+    let hex = format!("#{r:02x}{g:02x}{b:02x}");
+    let class = TINTS
+        .iter()
+        .position(|(at, tint)| (*at, tint.dark) == (layer, hex.as_str()));
+    Some(class.map_or_else(
+        || format!(r#" fill="{hex}""#),
+        |class| format!(r#" class="c{class}""#),
+    ))
+}
 
 /// A picture of one frame.
 pub fn still(frame: &Buffer) -> std::result::Result<String, std::fmt::Error> {
@@ -110,11 +179,31 @@ fn open(out: &mut String, frame: &Buffer) -> Result {
     );
     writeln!(
         out,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13.29" fill="{TEXT}">"#
+        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace" font-size="13.29" class="t">"#
     )?;
+    writeln!(out, "<style>")?;
+    write!(
+        out,
+        ".t{{fill:{}}}.b{{fill:{}}}",
+        TEXT.dark, BACKGROUND.dark
+    )?;
+    for (class, (_, tint)) in TINTS.iter().enumerate() {
+        write!(out, ".c{class}{{fill:{}}}", tint.dark)?;
+    }
+    writeln!(out)?;
+    write!(out, "@media(prefers-color-scheme:light){{")?;
+    write!(
+        out,
+        ".t{{fill:{}}}.b{{fill:{}}}",
+        TEXT.light, BACKGROUND.light
+    )?;
+    for (class, (_, tint)) in TINTS.iter().enumerate() {
+        write!(out, ".c{class}{{fill:{}}}", tint.light)?;
+    }
+    writeln!(out, "}}\n</style>")?;
     writeln!(
         out,
-        r#"<rect width="{width}" height="{height}" rx="6" fill="{BACKGROUND}"/>"#
+        r#"<rect width="{width}" height="{height}" rx="6" class="b"/>"#
     )
 }
 
@@ -156,10 +245,10 @@ fn vertical(symbol: &str) -> Option<u16> {
 /// rows.
 fn draw_vertical(out: &mut String, cell: &Cell, (column, row): (u16, u16), width: u16) -> Result {
     let (x, y) = (8 + column * CELL.0 + (CELL.0 - width) / 2, 8 + row * CELL.1);
-    let (ink, dim) = (colour(cell.fg, TEXT), dim(cell));
+    let (ink, dim) = (fill(cell.fg, Layer::Ink).unwrap_or_default(), dim(cell));
     writeln!(
         out,
-        r#"<rect x="{x}" y="{y}" width="{width}" height="{}" fill="{ink}"{dim}/>"#,
+        r#"<rect x="{x}" y="{y}" width="{width}" height="{}"{ink}{dim}/>"#,
         CELL.1
     )
 }
@@ -174,15 +263,16 @@ fn draw_run(
     text: &str,
     (column, row, cells): (u16, u16, u16),
 ) -> Result {
-    let (mut ink, mut paper) = (colour(cell.fg, TEXT), colour(cell.bg, BACKGROUND));
+    let (mut ink, mut paper) = (fill(cell.fg, Layer::Ink), fill(cell.bg, Layer::Paper));
     if cell.modifier.contains(Modifier::REVERSED) {
-        std::mem::swap(&mut ink, &mut paper);
+        let own = |class: &str| Some(format!(r#" class="{class}""#));
+        (ink, paper) = (paper.or_else(|| own("b")), ink.or_else(|| own("t")));
     }
     let (x, y) = (8 + column * CELL.0, 8 + row * CELL.1);
-    if paper != BACKGROUND {
+    if let Some(paper) = paper {
         writeln!(
             out,
-            r#"<rect x="{x}" y="{y}" width="{}" height="{}" fill="{paper}"/>"#,
+            r#"<rect x="{x}" y="{y}" width="{}" height="{}"{paper}/>"#,
             cells * CELL.0,
             CELL.1
         )?;
@@ -201,11 +291,7 @@ fn draw_run(
         ""
     };
     let dim = dim(cell);
-    let fill = if ink == TEXT {
-        String::new()
-    } else {
-        format!(r#" fill="{ink}""#)
-    };
+    let fill = ink.unwrap_or_default();
     // Viewers shorten several spaces to one, but not these.
     let text = inner
         .replace('&', "&amp;")
@@ -226,14 +312,5 @@ fn dim(cell: &Cell) -> &'static str {
         r#" opacity="0.5""#
     } else {
         ""
-    }
-}
-
-fn colour(colour: Color, otherwise: &str) -> String {
-    // The dark theme uses only RGB colours.
-    if let Color::Rgb(r, g, b) = colour {
-        format!("#{r:02x}{g:02x}{b:02x}")
-    } else {
-        otherwise.to_owned()
     }
 }

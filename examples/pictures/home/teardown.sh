@@ -1,0 +1,1 @@
+cd site && creel stop --now -s docs
