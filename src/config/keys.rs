@@ -77,8 +77,8 @@ pub static ROOT: MapShape = shape("config", &[
     section("merge", &MERGE_QUEUE, "How `creel merge --queue` merges finished tasks."),
     integer("remediation_attempts", 0..=1_000, "How many times the agent can repair what blocked a \
         submit or a merge.").or_int(1),
-    key("worktree", Either(&[Bool, Object(&WORKTREE)]), "Run each session in a git worktree and on \
-        a branch of its own, so that sessions do not disturb each other. `true`: with the defaults \
+    key("worktree", Either(&[Bool, Object(&WORKTREE)]), "Run each session in its own git worktree \
+        and on its own branch, so that sessions do not disturb each other. `true`: with the defaults \
         of these keys.").or(DefaultValue::Bool(false)),
     section("nats", &NATS, "A NATS server, to watch and control the session from other \
         machines.").or_null(),
@@ -191,8 +191,8 @@ pub static LIMITS: MapShape = shape("limits", &[
     duration_or_zero("silence", "After this long without a word, the agent is shown as silent. If \
         `turn_timeout` ends its turn, a fallback agent takes the next one. 0: \
         never.").or_text("10m"),
-    texts("fallback", "Agents that take over meanwhile, in this order: agents of the config, or \
-        known ones."),
+    texts("fallback", "Agents that take over until then, in this order: agents of the config, \
+        or known ones."),
 ]);
 
 pub static NATS: MapShape = shape("nats", &[

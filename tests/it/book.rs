@@ -554,26 +554,14 @@ fn the_page_of_keys_is_that_of_the_keymap() {
     );
 }
 
-/// The keys that a page names in a column of its tables: the first cell of each row, and its keys
-/// in that column.
-fn keys_in_tables(page: &str, column: usize) -> Vec<(String, Vec<String>)> {
+/// The keys in the first cell of each row of a page's tables.
+fn keys_in_tables(page: &str) -> Vec<String> {
     let key = Regex::new("`([^`]+)`").expect("a regular expression");
     let rows = page
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
-    let cells = rows.map(|row| row.split(" | ").map(str::to_owned).collect::<Vec<_>>());
-    let keys = |cell: &String| {
-        key.captures_iter(cell)
-            .map(|found| found[1].to_owned())
-            .collect()
-    };
-    cells
-        .map(|cells| {
-            (
-                cells[0].trim_start_matches("| ").to_owned(),
-                cells.get(column).map_or_else(Vec::new, keys),
-            )
-        })
+    rows.filter_map(|row| row.split(" | ").next())
+        .flat_map(|cell| key.captures_iter(cell).map(|found| found[1].to_owned()))
         .collect()
 }
 
@@ -581,44 +569,22 @@ fn keys_in_tables(page: &str, column: usize) -> Vec<(String, Vec<String>)> {
 fn the_pages_about_the_screen_name_keys_that_exist() {
     let keymap = Keymap::standard();
     let is_bound = |contexts: &[&str], key: &str| {
-        // A digit at a gate chooses an answer, and the pages show arrows as they look.
-        let key = match key {
-            "↑" => "up",
-            "↓" => "down",
-            "←" => "left",
-            "→" => "right",
-            other => other,
-        };
         let mut actions = ACTIONS
             .iter()
             .filter(|(at, ..)| contexts.contains(&at.name()));
-        (contexts[0] == "gate" && key.parse::<u8>().is_ok())
-            || actions
-                .any(|(_, action, ..)| keymap.keys(*action).split(' ').any(|bound| bound == key))
+        actions.any(|(_, action, ..)| keymap.keys(*action).split(' ').any(|bound| bound == key))
     };
     let screen = include_str!("../../docs/screen.md");
     let (_, keys) = screen.split_once("## Keys").expect("the keys");
-    let (everywhere, panes) = keys.split_once("In a pane, at a gate").expect("two tables");
-    let (panes, _) = panes.split_once("\n## ").expect("the next section");
+    let (everywhere, _) = keys.split_once("\n## ").expect("the next section");
     let home = include_str!("../../docs/home.md");
-    let mut named = Vec::new();
-    for (_, keys) in keys_in_tables(everywhere, 0) {
-        named.extend(keys.into_iter().map(|key| (vec!["global", "scroll"], key)));
-    }
-    for (_, keys) in keys_in_tables(home, 0) {
-        named.extend(
-            keys.into_iter()
-                .map(|key| (vec!["home", "scroll", "global"], key)),
-        );
-    }
-    let panes = keys_in_tables(panes, 1);
-    for (pane, keys) in &panes {
-        named.extend(
-            keys.iter()
-                .map(|key| (vec![pane.as_str(), "global", "scroll"], key.clone())),
-        );
-    }
-    assert!(named.len() > 80, "{named:?}");
+    let screen = keys_in_tables(everywhere).into_iter();
+    let home = keys_in_tables(home).into_iter();
+    let named: Vec<_> = screen
+        .map(|key| (&["global", "scroll"][..], key))
+        .chain(home.map(|key| (&["home", "scroll", "global"][..], key)))
+        .collect();
+    assert!(named.len() > 30, "{named:?}");
     let unknown: Vec<_> = named
         .iter()
         .filter(|(contexts, key)| !is_bound(contexts, key))

@@ -1104,11 +1104,14 @@ fn creel_does_not_log_in_to_the_server_of_an_untrusted_config() {
 
 #[test]
 fn a_server_that_allows_only_what_the_documentation_lists_is_enough_for_workers() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/queue.md"))
-        .expect("the page");
+    let page = fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/docs/reference-nats.md"
+    ))
+    .expect("the page");
     let config = page
         .split("```conf\n")
-        .nth(1)
+        .nth(2)
         .and_then(|rest| rest.split("```").next())
         .expect("a config");
     let mut server = NatsServer::with(config);
