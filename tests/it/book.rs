@@ -808,6 +808,36 @@ fn every_recipe_of_the_cookbook_has_a_case() {
     );
 }
 
+/// Pages of the book's first part that need no case: they are no tutorials, or have tests of their
+/// own.
+const WITHOUT_A_CASE: [&str; 6] = [
+    "first-session.md",
+    "windows.md",
+    "first-hour.md",
+    "goal-to-merge.md",
+    "concepts.md",
+    "coming-from.md",
+];
+
+#[test]
+fn every_tutorial_has_a_case() {
+    let summary = include_str!("../../docs/SUMMARY.md");
+    let (_, first) = summary.split_once("\n# Start\n").expect("the first part");
+    let (first, _) = first.split_once("\n# ").expect("the second part");
+    let cases = cases();
+    let covered: BTreeSet<&str> = cases.iter().filter_map(|it| it.page.as_deref()).collect();
+    let mut without = file_links(first);
+    assert!(without.len() > 8, "{without:?}");
+    without.retain(|page| !covered.contains(&**page) && !WITHOUT_A_CASE.contains(&&**page));
+    assert!(
+        without.is_empty(),
+        "tests/fixtures/cookbook.yaml has no case with `page:` for {without:?}"
+    );
+    for page in covered {
+        assert!(commands_of(page).contains("creel run"), "{page}");
+    }
+}
+
 /// The lines of sessions that the book shows, with the recipe before them.
 fn shown_lines() -> Vec<(String, String)> {
     let mut found = Vec::new();
