@@ -5,13 +5,14 @@
 //!
 //! # Invariants
 //! - Where a stream is cut does not matter: what may be the beginning of a secret is kept back until
-//!   the next piece, or the end.
+//!   the next piece, or the end. A secret with colours in it is found only within a piece.
 //! - At most [`HELD_MAX`] bytes are kept back. A secret that is longer than that is masked whole; what
 //!   only might have become one is passed on.
 //! - Masking a masked text changes nothing.
 
 use std::{borrow::Cow, mem, sync::Arc};
 
+use super::plain::plain_text;
 use regex_automata::{
     Anchored, Input, MatchKind,
     hybrid::dfa::{Cache, DFA},
@@ -21,6 +22,8 @@ use regex_automata::{
 
 /// What stands in place of a secret.
 pub const MASKED: &str = "[masked]";
+/// How a colour code begins.
+const ESCAPE: u8 = 0x1b;
 /// Bytes of a stream that are kept back at most.
 const HELD_MAX: usize = 32 * 1024;
 /// Bytes at the end of a piece that are searched for the beginning of a secret at most.
@@ -38,10 +41,10 @@ pub const VALUE_MIN: usize = 8;
 const FORMS: [&str; 9] = [
     // `sk-fading-circle` is a name in a style sheet.
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])sk-(?:[a-z_-]*[A-Z0-9][A-Za-z0-9_-]{8,}|[a-z0-9]{12,}[A-Za-z0-9_-]*)",
-    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])gh[oprsu]_[A-Za-z0-9_]{16,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])gh[oprsu]_[A-Za-z0-9]{16,}",
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])github_pat_[A-Za-z0-9_]{16,}",
-    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])xox[a-z]-[A-Za-z0-9-]{10,}",
-    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])A[KS]IA[A-Z0-9]{12,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])xox[a-z]-[A-Za-z-]*[0-9][A-Za-z0-9-]{8,}",
+    r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])A[KS]IA[A-Z0-9]{16,}",
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])glpat-[A-Za-z0-9_.-]{12,}",
     // A JSON Web Token: two JSON objects and a signature.
     r"(?-u)(?:\b|\x1b\[[0-9;:]*m|\\[bfnrt])eyJ[A-Za-z0-9_-]{4,}\.eyJ[A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]*)?",
@@ -179,11 +182,27 @@ impl SecretMask {
 
     /// The output without secrets.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        self.also_behind_codes(self.only_bytes(bytes))
+    }
+
+    fn only_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let mut masked = MaskedCopy::default();
         for found in self.whole.find_iter(bytes) {
             masked.replace(bytes, found.range());
         }
         masked.until(bytes, bytes.len())
+    }
+
+    /// A secret with colours in it is found without them. Then the output loses all of its colours.
+    fn also_behind_codes<'a>(&self, masked: Cow<'a, [u8]>) -> Cow<'a, [u8]> {
+        if !masked.contains(&ESCAPE) {
+            return masked;
+        }
+        let plain = plain_text(&String::from_utf8_lossy(&masked));
+        match self.only_bytes(plain.as_bytes()) {
+            Cow::Borrowed(_) => masked,
+            Cow::Owned(found) => Cow::Owned(found),
+        }
     }
 
     /// The beginning of a piece in which nothing can become a secret any more, without secrets,
@@ -207,7 +226,7 @@ impl SecretMask {
             }
             masked.replace(piece, found.range());
         }
-        (masked.until(piece, end), end)
+        (self.also_behind_codes(masked.until(piece, end)), end)
     }
 
     /// Where the last part of a piece begins that may be the beginning of a secret; its length if

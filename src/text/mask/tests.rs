@@ -77,6 +77,16 @@ fn a_token_after_a_colour_code_is_masked_wherever_a_stream_is_cut() {
 }
 
 #[test]
+fn a_secret_with_colours_in_it_is_masked_and_the_colours_are_gone() {
+    let mask = mask(&["hunter2-superlong"], &[]);
+    let marked = "token=\u{1b}[01;31m\u{1b}[Khunter\u{1b}[m\u{1b}[K2-superlong\n";
+    assert_eq!(mask.text(marked), "token=[masked]\n");
+    assert_eq!(in_pieces(&mask, &[marked.as_bytes()]), "token=[masked]\n");
+    let other = "\u{1b}[31mred\u{1b}[0m\n";
+    assert_eq!(mask.text(other), other);
+}
+
+#[test]
 fn values_are_masked_as_they_are_and_inside_json() {
     let mask = mask(
         &[VALUE, "hunter2hunter2", "hunter2hunter2more", "short"],
@@ -112,6 +122,7 @@ fn ordinary_text_is_passed_on_at_once() {
         "a bearer of bad news, Bearer authentication\n",
         "- one\n- two\nsk-learn\n.sk-fading-circle .sk-circle12:before\n",
         "# Heading\n\n-----\n",
+        "gho_something_long_here ghs_total_number_of_items ASIAPACIFICREGION xoxb-hugsandkisses\n",
     ] {
         let mut stream = StreamMask::new(mask.clone());
         let passed = stream.push(text.as_bytes());

@@ -260,3 +260,25 @@ fn a_check_that_was_accepted_without_passing_does_not_run_with_other_tests() {
     let world = World::begin(script).run();
     assert_eq!(clean_runs(&world, TestSource::Base), 0, "{}", world.story());
 }
+
+#[test]
+fn a_gate_also_asks_about_test_files_that_creel_cannot_compare() {
+    let why = "creel did not look into 101 more changed files";
+    let mut blind = script(prints(ALL), prints(ALL))
+        .plan(|plan| plan.access.protect_tests = TestProtection::Gate)
+        .attended(&[(GateKind::Tampered, GateChoice::Ignore)]);
+    blind.tests = Some(TestComparison {
+        undecided: vec![why.into()],
+        ..TestComparison::default()
+    });
+    let world = World::begin(blind.clone()).run();
+    let found = compared(&world);
+    assert!(found.asks && found.undecided.is_empty(), "{found:?}");
+    assert_eq!(
+        world.state.verify.tests.accepted,
+        [TestFinding::NotCompared { reason: why.into() }]
+    );
+    assert_eq!(world.state.phase.outcome(), Some(SessionOutcome::Complete));
+    let warned = blind.plan(|plan| plan.access.protect_tests = TestProtection::Warn);
+    assert_eq!(compared(&World::begin(warned).run()).undecided, [why]);
+}
