@@ -42,6 +42,9 @@ const STRIDE: usize = 1000;
 const GATHERING: Duration = Duration::from_millis(500);
 /// How long a session that has ended waits for the collector.
 const FAREWELL: Duration = Duration::from_secs(3);
+/// How often a failed request is repeated after the end. The user does not wait long for a
+/// collector that is not there.
+const LAST_TRIES: u32 = 2;
 /// Why the collector lacks the end of a session.
 const TOO_LATE: &str = "it did not answer within 3 seconds after the end";
 /// The first wait after an error, and the longest.
@@ -167,7 +170,7 @@ enum ReadProgress {
 
 impl TelemetrySender {
     async fn run(&mut self, collector: &Collector) -> Result<(), CollectorError> {
-        let mut pause = PAUSES.0;
+        let (mut pause, mut last_tries) = (PAUSES.0, LAST_TRIES);
         let mut has_gathered = false;
         loop {
             // Looked at before reading, so the last records are read after the end.
@@ -194,7 +197,7 @@ impl TelemetrySender {
             }
             has_gathered = false;
             match self.send(collector).await {
-                Ok(()) => pause = PAUSES.0,
+                Ok(()) => (pause, last_tries) = (PAUSES.0, LAST_TRIES),
                 Err(CollectorError::Refused(why)) => {
                     tracing::info!("otel: {why}");
                     self.problem.get_or_insert(why);
@@ -202,10 +205,15 @@ impl TelemetrySender {
                 }
                 Err(CollectorError::Away(why)) => {
                     tracing::info!("otel: {why}");
-                    if is_over {
+                    if is_over && last_tries == 0 {
                         return Err(CollectorError::Away(why));
                     }
-                    self.wait(pause).await;
+                    if is_over {
+                        last_tries -= 1;
+                        tokio::time::sleep(pause).await;
+                    } else {
+                        self.wait(pause).await;
+                    }
                     pause = (pause * 2).min(PAUSES.1);
                 }
             }

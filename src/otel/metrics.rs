@@ -117,7 +117,9 @@ impl SessionMetrics {
         if let Some(tokens) = span.attribute("creel.usage.tokens").and_then(Value::as_u64) {
             self.count(TOKENS, span, tokens);
         }
-        match span.attribute("creel.usage.cost").and_then(Value::as_f64) {
+        let cost = span.attribute("creel.usage.cost");
+        let cost = cost.or_else(|| span.attribute("creel.usage.cost_estimated"));
+        match cost.and_then(Value::as_f64) {
             Some(cost) => {
                 let costs = self.amounts.entry(COST).or_default();
                 *costs.entry(COST.key(span)).or_default() += cost;
