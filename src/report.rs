@@ -46,7 +46,7 @@ use crate::{
         time::{TimeSpan, UnixTime, as_rfc3339, rfc3339_or_none},
         verify::{base_tests::TestSource, test_guard::TestComparison},
     },
-    journal::{self, JournalError, SessionDir, session_dir::PRIVATE_FILE},
+    journal::{self, JournalError, SessionDir, chain, session_dir::PRIVATE_FILE},
     text::TestCounts,
 };
 
@@ -431,7 +431,23 @@ impl Report {
             );
             report.outcome.cautions.insert(0, caution);
         }
+        report.doubt(chain::later_change(path));
         Ok(report)
+    }
+
+    /// A journal that was changed proves nothing.
+    fn doubt(&mut self, changed: Option<u64>) {
+        let Some(line) = changed else { return };
+        let outcome = &mut self.outcome;
+        outcome.sentence = format!(
+            "Not verified: the journal was changed after creel wrote it. It says: {}",
+            outcome.sentence
+        );
+        outcome.verification = Verification::NotVerified;
+        let caution = format!(
+            "Line {line} of the journal is not as creel wrote it, so nothing in this report is certain: see `creel verify`."
+        );
+        outcome.cautions.insert(0, caution);
     }
 
     pub fn json(&self) -> String {

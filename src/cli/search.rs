@@ -220,6 +220,11 @@ fn pattern(args: &SearchArgs) -> CliResult<SearchPattern> {
     if args.text.is_empty() {
         return Err(CliError::usage("the text to search for is empty"));
     }
+    if args.text.contains('\n') {
+        return Err(CliError::usage(
+            "the text to search for has a line break, and creel compares line by line\n  search for one of its lines",
+        ));
+    }
     let pattern = if args.regex {
         SearchPattern::regex(&args.text, case)
     } else {

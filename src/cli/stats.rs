@@ -93,6 +93,7 @@ pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
         let span = i64::try_from(since.0).unwrap_or(i64::MAX);
         UnixTime(now().0.saturating_sub(span))
     });
+    let has_any = read.iter().any(Option::is_some);
     let figures: Vec<SessionFigures> = read
         .into_iter()
         .flatten()
@@ -113,7 +114,11 @@ pub(super) fn print_stats(args: &StatsArgs) -> CliResult {
         ));
     }
     if figures.is_empty() {
-        say("creel: no sessions to count; start one with `creel run`");
+        say(if has_any {
+            "creel: no session started in that time"
+        } else {
+            "creel: no sessions to count; start one with `creel run`"
+        });
         return Ok(0);
     }
     print(&tables(&sums, heading))

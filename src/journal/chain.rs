@@ -16,6 +16,7 @@ use std::{
     fs::File,
     io::{self, BufRead as _, BufReader},
     os::unix::fs::FileExt as _,
+    path::Path,
 };
 
 use ring::digest::{Context, SHA256};
@@ -320,6 +321,22 @@ pub fn verify(folder: &SessionDir, origin: JournalOrigin) -> io::Result<ChainChe
         finding,
         ..walk.check
     })
+}
+
+/// The first line that is not as creel wrote it, or that does not belong where it is. None if there
+/// is none, or if the journal cannot be read. Whether the end is missing, only [`verify`] tells.
+pub fn later_change(journal: &Path) -> Option<u64> {
+    let mut reader = BufReader::with_capacity(256 << 10, open::to_read(journal).ok()?);
+    let mut walk = ChainWalk::default();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        reader.read_until(b'\n', &mut line).ok()?;
+        // The process that runs the session may be about to write the rest.
+        if walk.step(line.strip_suffix(b"\n")?, None).is_some() {
+            return Some(walk.check.records + 1);
+        }
+    }
 }
 
 /// The state between two lines.

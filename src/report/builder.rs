@@ -23,6 +23,7 @@ use crate::{
         pending::ItemState,
         policy::MODEL,
         protect::PROTECT,
+        session::delivery::CHANGED_LATE,
         submit::kind::{PipelineKind, PipelineOutcome},
         time::{TimeSpan, UnixTime},
         verify::{
@@ -59,6 +60,8 @@ pub struct ReportBuilder {
     pub(super) gates: Vec<ReportedGate>,
     pub(super) items: Vec<ReportedItem>,
     models: Vec<String>,
+    /// The warning about work that no check has seen.
+    pub(super) changed_late: Option<String>,
     /// The checks that an actor disabled, in sentences.
     pub(super) disabled: Vec<String>,
     /// Files that agents must not change and that were changed.
@@ -210,7 +213,12 @@ impl ReportBuilder {
                 reason: plain(reason).replace('\n', " "),
                 checks: checks.clone(),
             });
+        } else if let SessionEvent::Warning { text } = event {
+            if text.starts_with(CHANGED_LATE) {
+                self.changed_late = Some(text.clone());
+            }
         } else if let SessionEvent::Resumed { .. } = event {
+            self.changed_late = None;
             self.resumed += 1;
             self.end = None;
         }

@@ -115,7 +115,8 @@ pub(super) fn outcome(
             let reason = end.map(|end| end.reason.clone());
             let known = || ending.as_ref().map(|ending| plain(ending.explanation()));
             let reason = reason.or_else(known).unwrap_or_default();
-            closed(report, outcome, verification, &reason)
+            let is_late = records.changed_late.is_some();
+            closed(report, outcome, (verification, is_late), &reason)
         }
         (None, Some(ending)) if ending.outcome == SessionOutcome::Complete => {
             done(report, verification, state)
@@ -165,7 +166,7 @@ fn verification(report: &Report, state: &SessionState, end: Option<&RecordedEnd>
 fn closed(
     report: &Report,
     outcome: SessionOutcome,
-    verification: Verification,
+    (verification, is_late): (Verification, bool),
     reason: &str,
 ) -> String {
     let whole = || full_stop(&outcome_sentence(outcome, reason));
@@ -175,8 +176,13 @@ fn closed(
             let with_base = report.tests.as_ref().and_then(TestComparison::with_base);
             let with_base = with_base.map(|text| plain_line(&text, SENTENCE));
             let with_base = with_base.map(|text| format!(" {}", full_stop(&sentence_case(&text))));
+            let when = if is_late {
+                "before the hooks at the end changed the work"
+            } else {
+                "on the work as it is at the end"
+            };
             format!(
-                "Complete and verified: {which} passed on the work as it is at the end.{}",
+                "Complete and verified: {which} passed {when}.{}",
                 with_base.unwrap_or_default()
             )
         }
@@ -277,6 +283,7 @@ fn cautions(report: &Report, state: &SessionState, records: &ReportBuilder) -> V
     if is_closed {
         all.extend(report.checks.iter().filter_map(not_passed));
     }
+    all.extend(changed_late(records));
     all.extend(forced(report));
     all.extend(records.disabled.iter().cloned());
     all.extend(without_effect(report, state));
@@ -319,6 +326,12 @@ fn not_passed(check: &CheckHistory) -> Option<String> {
             "{name} did not run on the work as it is at the end."
         )),
     }
+}
+
+/// What hooks changed after the checks had passed, in a sentence.
+fn changed_late(records: &ReportBuilder) -> Option<String> {
+    let warning = records.changed_late.as_ref()?;
+    Some(full_stop(&sentence_case(&plain_line(warning, SENTENCE))))
 }
 
 fn forced(report: &Report) -> Option<String> {

@@ -315,12 +315,22 @@ pub(super) fn stage_usage(stage: &ReportedStage) -> (String, String) {
     if ended().next().is_none() {
         return (UNKNOWN.to_owned(), UNKNOWN.to_owned());
     }
-    let known = ended().map(|turn| turn.cost).sum();
+    let counts: Vec<u64> = ended().filter_map(|turn| turn.tokens).collect();
+    let costs: Vec<f64> = ended().filter_map(|turn| turn.cost).collect();
     let estimated = ended().filter_map(|turn| turn.cost_estimated).sum();
-    (
-        tokens(ended().map(|turn| turn.tokens).sum()),
-        cost(known, Some(estimated)),
-    )
+    let turns = ended().count();
+    let of_tokens = match counts.len() {
+        0 => UNKNOWN.to_owned(),
+        some => {
+            let least = if some < turns { "≥ " } else { "" };
+            format!("{least}{}", usage::tokens(counts.iter().sum()))
+        }
+    };
+    let of_cost = match costs.len() {
+        0 => UNKNOWN.to_owned(),
+        some => usage::amount(costs.iter().sum(), estimated, some < turns),
+    };
+    (of_tokens, of_cost)
 }
 
 /// `Turn 3 · Feedback · 12 tokens · $0.01 · 4s`.

@@ -155,6 +155,20 @@ fn a_session_that_runs_or_was_killed_has_a_report() {
 }
 
 #[test]
+fn what_the_last_hooks_change_is_named() {
+    let ends = "hooks: { session_end: [{ name: last, command: 'echo broken > greeting.txt' }] }\n";
+    let project = Project::with(&format!("{CHECKED}{ends}")).file("play.yaml", PLAY);
+    ended(&project);
+    let report = project.creel(&["report"]).out;
+    for part in [
+        "Complete and verified: `tests` passed before the hooks at the end changed the work.",
+        "Changed after the last check, while the session ended: greeting.txt.",
+    ] {
+        assert!(report.contains(part), "{report}");
+    }
+}
+
+#[test]
 fn a_changed_journal_is_found() {
     let project = checked();
     ended(&project);
@@ -166,6 +180,11 @@ fn a_changed_journal_is_found() {
     let forged = whole.replace("\"verdict\":\"block\"", "\"verdict\":\"pass\"");
     assert_ne!(forged, whole);
     fs::write(&journal, forged).expect("space");
+    let report = project.creel(&["report"]);
+    let head = "Not verified: the journal was changed after creel wrote it. It says: ";
+    assert!(report.out.contains(head), "{}", report.out);
+    let sums: Value = serde_json::from_str(&project.creel(&["stats", "--json"]).out).expect("JSON");
+    assert_eq!(sums["total"]["verified"], 0, "{sums}");
     let verified = project.creel(&["verify", "--json"]);
     assert_eq!(verified.code, 1, "{}", verified.err);
     let json: Value = serde_json::from_str(&verified.out).expect("JSON");

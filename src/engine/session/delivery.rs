@@ -39,6 +39,9 @@ use crate::{
 /// How many times the agent gets pending items after the loop. Its turns can cause new ones.
 pub const FINAL_DELIVERIES: u32 = 3;
 
+/// How the warning about work that no check has seen begins.
+pub const CHANGED_LATE: &str = "changed after the last check, while the session ended";
+
 /// How many undelivered items the last warning names.
 const LISTED: usize = 20;
 
@@ -59,9 +62,7 @@ fn changed_late(event: &Event) -> Option<Event> {
     } else {
         some_names(files, LISTED)
     };
-    Some(Event::warning(format!(
-        "changed after the last check, while the session ended: {what}"
-    )))
+    Some(Event::warning(format!("{CHANGED_LATE}: {what}")))
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -388,7 +389,10 @@ impl EndRules<'_> {
             (_, _) => reason,
         };
         let weaker = self.0.test_rules().summary();
-        let reason = match weaker.filter(|_| outcome != SessionOutcome::Cancelled) {
+        let is_new = |weaker: &String| {
+            outcome != SessionOutcome::Cancelled && !reason.contains(weaker.as_str())
+        };
+        let reason = match weaker.filter(is_new) {
             Some(weaker) => format!("{reason}; {weaker}"),
             None => reason,
         };
