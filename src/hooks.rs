@@ -152,6 +152,14 @@ async fn run_here(
     });
     let tests = tests_of(job, place, &captured, file.is_some()).await;
     let answer = captured.answer.whole().filter(|_| answers);
+    let answer = answer.map(|text| {
+        let value = serde_json::from_str(&text).ok();
+        let masked = value.and_then(|mut value| {
+            let has_secrets = secrets::mask_value(&mut value);
+            has_secrets.then(|| value.to_string())
+        });
+        masked.unwrap_or(text)
+    });
     RunResult {
         end,
         took: TimeSpan::from(started.elapsed()),

@@ -242,6 +242,10 @@ fn deleted_committed_and_hidden_test_files_are_back() {
         "git update-index --assume-unchanged test_price.py; sed -i.bak '/assert/d' test_price.py; \
          rm test_price.py.bak; touch more"
             .to_owned(),
+        // Git ignores it, and the worktree has no file that git ignores.
+        "echo conftest.py >> .git/info/exclude; echo 'def pytest_runtest_call(item): pass' > conftest.py; touch more"
+            .to_owned(),
+        "chmod +x test_price.py; touch more".to_owned(),
     ] {
         let project = project(&hides);
         assert_eq!(project.run().code, 0);

@@ -147,3 +147,73 @@ fn what_an_interrupted_turn_did_to_the_tests_is_found_after_a_kill() {
         diff.out
     );
 }
+
+#[test]
+fn a_commit_put_in_place_of_the_base_commit_hides_nothing() {
+    let run = "sed -i.bak '/assert price(2)/d' test_price.py; rm test_price.py.bak; echo right > price.py; git add -A; \
+               git replace HEAD $(git -c user.name=t -c user.email=t@t commit-tree -m start $(git write-tree))";
+    let project = project(&json!({}), run);
+    assert_eq!(project.run().code, 0);
+    assert_eq!(signs(&project), ["fewer_assertions"]);
+    let diff = project.creel(&["diff", "s"]);
+    assert!(
+        diff.out.contains("-    assert price(2) == 6"),
+        "{}",
+        diff.out
+    );
+}
+
+#[test]
+fn tests_in_a_submodule_that_moved_on_are_named() {
+    let project = project(
+        &json!({ "protect_tests": "gate" }),
+        "echo right > price.py; git -C tests checkout -q weaker",
+    );
+    let git = |args: &[&str]| {
+        let ran = Command::new("git")
+            .args([
+                "-c",
+                "user.name=t",
+                "-c",
+                "user.email=t@t",
+                "-c",
+                "protocol.file.allow=always",
+            ])
+            .args(args)
+            .current_dir(project.root())
+            .output()
+            .expect("git starts");
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    git(&["init", "-q", "../strong"]);
+    git(&[
+        "-C",
+        "../strong",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "strong",
+    ]);
+    git(&["submodule", "--quiet", "add", "../strong", "tests"]);
+    git(&["commit", "-qm", "submodule"]);
+    git(&["-C", "tests", "checkout", "-q", "-b", "weaker"]);
+    git(&[
+        "-C",
+        "tests",
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        "weaker",
+    ]);
+    git(&["-C", "tests", "checkout", "-q", "-"]);
+    assert_eq!(project.run().code, 4);
+    assert_eq!(signs(&project), ["not_compared"]);
+    let why = reason(&project);
+    assert!(
+        why.contains("creel does not look into the tests of the submodule tests"),
+        "{why}"
+    );
+    assert_eq!(why.matches("submodule").count(), 1, "{why}");
+}

@@ -429,7 +429,10 @@ impl VerifyRules<'_> {
             .map(|check| named(&check.name))
             .collect();
         let proof = match names.len() {
-            0 => "no checks are configured".to_owned(),
+            0 if self.plan.hooks_at(HookPoint::Stop).is_empty() => {
+                "no checks are configured".to_owned()
+            }
+            0 => "no check is configured that counts".to_owned(),
             1..=NAMES_SHOWN => format!("{} passed", listed(&names)),
             many => format!("{many} checks passed"),
         };
@@ -493,14 +496,18 @@ impl VerifyRules<'_> {
         if self.iterations.used() < self.iterations.limit(self.plan) {
             return ending.reason.clone();
         }
-        let failed = self.open(&BTreeSet::new());
-        let failed = failed
-            .iter()
-            .find(|(_, status)| matches!(status, CheckStatus::Failed(_)));
-        let why = failed.map_or_else(
-            || "the agent has not said that it is done".to_owned(),
-            |(check, _)| format!("{} still fails", named(&check.name)),
-        );
+        let open = self.open(&BTreeSet::new());
+        let failed =
+            |(_, status): &&(CheckRef, CheckStatus)| matches!(status, CheckStatus::Failed(_));
+        let outdated = |(check, status): &&(CheckRef, CheckStatus)| {
+            *status == CheckStatus::Stale && self.verify.run_of(check).is_some()
+        };
+        let failed = open.iter().find(failed);
+        let why = match failed.or_else(|| open.iter().find(outdated)) {
+            Some((check, CheckStatus::Failed(_))) => format!("{} still fails", named(&check.name)),
+            Some((check, status)) => self.unverified(check, status),
+            None => "the agent has not said that it is done".to_owned(),
+        };
         format!(
             "stopped at {}: {why}",
             counted(self.iterations.used(), "iteration")

@@ -58,6 +58,10 @@ pub enum TestFinding {
         check: String,
         reason: String,
     },
+    /// creel cannot compare changed test files, and the user decides about findings.
+    NotCompared {
+        reason: String,
+    },
     FileDeleted {
         file: String,
     },
@@ -165,6 +169,7 @@ impl TestFinding {
                 let check = first_line(check, NAME);
                 format!("{check} fails with the tests of the base commit: {reason}")
             }
+            Self::NotCompared { reason } => reason.clone(),
             Self::FileDeleted { file } => format!("{file} was deleted"),
             Self::FewerAssertions { file, line, fewer } => {
                 format!(
@@ -347,6 +352,12 @@ impl TestRules<'_> {
             None => TestComparison::default(),
         };
         let mut found = in_files;
+        if self.plan.access.protect_tests == TestProtection::Gate {
+            let reasons = std::mem::take(&mut found.undecided).into_iter();
+            found
+                .findings
+                .extend(reasons.map(|reason| TestFinding::NotCompared { reason }));
+        }
         for check in &guard.checks {
             check.compare(&mut found);
         }

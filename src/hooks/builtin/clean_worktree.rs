@@ -63,6 +63,11 @@ const ALONE: [&str; 6] = [
 const OURS: &str = ".creel";
 /// The mode of a submodule in a tree.
 const SUBMODULE: &str = "160000";
+/// The mode of a program in a tree.
+const EXECUTABLE: &str = "100755";
+
+/// Test files: whether each is executable, and the hash of its contents.
+type TestFiles = BTreeMap<String, (bool, String)>;
 
 /// What is ready for a run.
 enum CleanWorktree {
@@ -208,46 +213,57 @@ impl WorktreeMaker {
         let listed = ["ls-files", "-z", "--cached", "--others"];
         let listed: Vec<&str> = listed.into_iter().chain(["--exclude-standard"]).collect();
         let mut all = self.names(root, &listed).await?;
+        // The worktree lacks what git ignores. Whole folders of it have the tests of others.
+        let ignored = ["ls-files", "-z", "--others", "--ignored", "--directory"];
+        let ignored: Vec<&str> = ignored.into_iter().chain(["--exclude-standard"]).collect();
+        all.extend(self.names(root, &ignored).await?);
         all.sort_unstable();
         all.dedup();
         let is_new = |name: &&String| {
-            let is_there = || root.join(name).symlink_metadata().is_ok();
-            belongs_to_tests(name)
-                && !before.contains_key(*name)
-                && is_there()
-                && !root.join(name).is_dir()
+            let is_file = || {
+                let meta = root.join(name).symlink_metadata();
+                meta.is_ok_and(|meta| !meta.is_dir())
+            };
+            belongs_to_tests(name) && !before.contains_key(*name) && is_file()
         };
         let changed = before
             .iter()
-            .filter(|(name, hash)| now.get(*name) != Some(*hash));
+            .filter(|(name, file)| now.get(*name) != Some(*file));
         Ok(changed.count() + all.iter().filter(is_new).count())
     }
 
-    /// The test files of a commit, with the hashes of their contents.
-    async fn tests_of(
-        &self,
-        folder: &Path,
-        base: &str,
-    ) -> Result<BTreeMap<String, String>, BuiltinError> {
+    /// The test files of a commit.
+    async fn tests_of(&self, folder: &Path, base: &str) -> Result<TestFiles, BuiltinError> {
         let tree = ["ls-tree", "-r", "-z", "--full-tree", base];
         let entries = self.names(folder, &tree).await?;
-        let files = entries.iter().filter_map(|entry| {
-            let (about, name) = entry.split_once('\t')?;
-            let (kind, hash) = about.rsplit_once(' ')?;
-            let is_test = !kind.starts_with(SUBMODULE) && belongs_to_tests(name);
-            is_test.then(|| (name.to_owned(), hash.to_owned()))
-        });
-        Ok(files.collect())
+        let mut files = TestFiles::new();
+        for entry in &entries {
+            let Some((about, name)) = entry.split_once('\t') else {
+                continue;
+            };
+            let (mode, hash) = (about.split(' ').next(), about.rsplit(' ').next());
+            if mode == Some(SUBMODULE) && belongs_to_tests(&format!("{name}/")) {
+                let name = quoted(name);
+                return Err(BuiltinError::failed(format!(
+                    "creel does not look into the tests of the submodule {name}"
+                )));
+            }
+            if mode != Some(SUBMODULE) && belongs_to_tests(name) {
+                let hash = hash.unwrap_or_default().to_owned();
+                files.insert(name.to_owned(), (mode == Some(EXECUTABLE), hash));
+            }
+        }
+        Ok(files)
     }
 
-    /// The hashes of these files as they are, without git's filters. Files that are not there, or
-    /// that git would not read as they are, have none.
+    /// These files as they are, without git's filters. Those that are not there, or that git would
+    /// not read as they are, are left out.
     async fn hashes(
         &self,
         folder: &Path,
         names: impl Iterator<Item = &String>,
-    ) -> Result<BTreeMap<String, String>, BuiltinError> {
-        let mut hashes = BTreeMap::new();
+    ) -> Result<TestFiles, BuiltinError> {
+        let mut hashes = TestFiles::new();
         let mut files = Vec::new();
         for name in names.filter(|name| !is_behind_a_link(folder, Path::new(name))) {
             let path = folder.join(name);
@@ -257,23 +273,27 @@ impl WorktreeMaker {
                     let target = target.into_os_string().into_encoded_bytes();
                     let hash = ["hash-object", "--stdin"];
                     let hash = self.git(folder, &hash, target).await?;
-                    hashes.insert(name.clone(), hash.answer().to_owned());
+                    hashes.insert(name.clone(), (false, hash.answer().to_owned()));
                 }
                 // Git reads one name a line, and takes away quotes.
                 Ok(meta) if meta.is_file() && !name.contains(['\n', '"']) => {
-                    files.push(name.clone());
+                    let is_executable = meta.permissions().mode() & 0o100 != 0;
+                    files.push((name.clone(), is_executable));
                 }
                 Ok(_) | Err(_) => {}
             }
         }
-        let list: String = files.iter().map(|name| format!("{name}\n")).collect();
+        let list: String = files.iter().map(|(name, _)| format!("{name}\n")).collect();
         let hash = ["hash-object", "--no-filters", "--stdin-paths"];
         let ran = self.git(folder, &hash, list.into_bytes()).await?;
         let lines: Vec<&str> = ran.stdout.lines().collect();
         if lines.len() != files.len() {
             return Err(BuiltinError::failed("git did not read all test files"));
         }
-        hashes.extend(files.into_iter().zip(lines.into_iter().map(str::to_owned)));
+        let pairs = files.into_iter().zip(lines);
+        hashes.extend(
+            pairs.map(|((name, is_executable), hash)| (name, (is_executable, hash.to_owned()))),
+        );
         Ok(hashes)
     }
 
@@ -323,7 +343,7 @@ impl WorktreeMaker {
         // The agent can write filters into the repository's settings.
         let changed = tests
             .iter()
-            .find(|(name, hash)| made.get(*name) != Some(*hash));
+            .find(|(name, file)| made.get(*name) != Some(*file));
         match changed {
             None => Ok(()),
             Some((name, _)) => Err(BuiltinError::failed(format!(

@@ -18,7 +18,9 @@ use super::git::GitRepository;
 use crate::engine::{
     session::iteration::SessionFiles,
     verify::{
-        test_files::{ChangedText, can_matter, has_tests, is_test_file, weakened},
+        test_files::{
+            ChangedText, belongs_to_tests, can_matter, has_tests, is_test_file, weakened,
+        },
         test_guard::TestComparison,
     },
 };
@@ -81,6 +83,18 @@ async fn look(folder: &Path, mark: &str, changed: &SessionFiles) -> TestComparis
             "the first turn was interrupted, so creel does not know whether it committed weaker tests"
                 .to_owned(),
         );
+    }
+    match repository.submodules_changed_since(since).await {
+        Ok(names) => {
+            let has_tests = |name: &String| belongs_to_tests(&format!("{name}/"));
+            let names = names.into_iter().filter(has_tests);
+            found.undecided.extend(
+                names.map(|name| {
+                    format!("creel does not look into the tests of the submodule {name}")
+                }),
+            );
+        }
+        Err(_) => return undecided(&format!("git cannot read commit {since}")),
     }
     let mut texts = Vec::new();
     for name in names {

@@ -243,6 +243,27 @@ impl GitRepository {
             .collect())
     }
 
+    /// The submodules in the project's folder that have another commit checked out than a commit
+    /// says.
+    pub(super) async fn submodules_changed_since(
+        &self,
+        commit: &str,
+    ) -> Result<Vec<String>, GitStatusError> {
+        let asked = ["diff", "--raw", "-z", "--no-renames", "--relative"];
+        let limits = ["--ignore-submodules=dirty", commit, "--", "."];
+        let output = self.ask(asked.into_iter().chain(limits)).await?;
+        let fields: Vec<&[u8]> = entries(&output).collect();
+        let is_submodule = |about: &[u8]| {
+            let modes = about.split(|byte| *byte == b' ').take(2);
+            modes.into_iter().any(|mode| mode.ends_with(b"160000"))
+        };
+        let pairs = fields.chunks_exact(2);
+        let submodules = pairs.filter(|pair| is_submodule(pair[0]));
+        Ok(submodules
+            .map(|pair| String::from_utf8_lossy(pair[1]).into_owned())
+            .collect())
+    }
+
     /// Those of these files that a commit has.
     pub(super) async fn existing(
         &self,
@@ -378,6 +399,9 @@ impl GitRepository {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .env("GIT_OPTIONAL_LOCKS", "0")
+            // Another commit in place of the base commit would hide every change.
+            .env("GIT_NO_REPLACE_OBJECTS", "1")
+            .env("GIT_GRAFT_FILE", "/dev/null/none")
             .env(MARK, sweep::marked(&self.mark));
         let (mut child, _entry) =
             children::start(&self.mark, || command.spawn()).map_err(|_| GitStatusError::No)?;
