@@ -31,7 +31,9 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 /// What a terminal shows.
 struct Shown {
     parser: vt100::Parser,
-    /// Whether the last frame is complete: each ends with this sequence.
+    /// Whether creel draws a screen. Another program prints lines.
+    has_screen: bool,
+    /// Whether the last frame is complete: each of a screen ends with this sequence.
     is_whole: bool,
 }
 
@@ -74,6 +76,7 @@ impl SessionTerminal {
         let parser = vt100::Parser::new(cells(scene.size.1)?, cells(scene.size.0)?, 0);
         let shown = Arc::new(Mutex::new(Shown {
             parser,
+            has_screen: scene.command[0] == "creel",
             is_whole: false,
         }));
         let (pty, reader) = (Arc::new(pty), shown.clone());
@@ -104,7 +107,7 @@ impl SessionTerminal {
             let screen = shown.parser.screen();
             let text = screen.contents();
             if shown.is_whole
-                && screen.alternate_screen()
+                && screen.alternate_screen() == shown.has_screen
                 && texts.iter().all(|wanted| text.contains(wanted))
             {
                 return Ok(buffer(screen));
@@ -211,7 +214,7 @@ fn read(pty: &Pty, shown: &Mutex<Shown>) {
     while let Ok(count @ 1..) = input.read(&mut bytes) {
         let mut shown = look(shown);
         shown.parser.process(&bytes[..count]);
-        shown.is_whole = bytes[..count].ends_with(FRAME_END);
+        shown.is_whole = !shown.has_screen || bytes[..count].ends_with(FRAME_END);
     }
 }
 

@@ -9,7 +9,8 @@ pub struct Scene {
     /// A shell script that prepares the folder, and one that ends what the first one started.
     pub setup: &'static str,
     pub teardown: &'static str,
-    /// The folder of the program, below that of the picture.
+    /// The folder of the program, below that of the picture. A program other than creel prints
+    /// lines, and has no screen.
     pub folder: &'static str,
     pub command: &'static [&'static str],
     pub size: (u16, u16),
@@ -44,7 +45,7 @@ const PLAIN: Scene = Scene {
     film: Film::Still(&[]),
 };
 
-pub const SCENES: [Scene; 8] = [
+pub const SCENES: [Scene; 9] = [
     Scene {
         name: "stream",
         size: (120, 34),
@@ -126,5 +127,19 @@ pub const SCENES: [Scene; 8] = [
             more: 4,
         },
         ..PLAIN
+    },
+    Scene {
+        name: "worktrees",
+        files: &[("film.sh", include_str!("worktrees/film.sh"))],
+        setup: include_str!("worktrees/setup.sh"),
+        teardown: "cd shop && creel stop --now -s printer",
+        command: &["sh", "../film.sh"],
+        folder: "shop",
+        size: (100, 22),
+        film: Film::Moving {
+            each: Duration::from_secs(1),
+            last: "create mode",
+            more: 2,
+        },
     },
 ];

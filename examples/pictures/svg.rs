@@ -299,9 +299,16 @@ fn draw_run(
         .replace('>', "&gt;")
         .replace(' ', "\u{a0}");
     let length = (cells - before - after) * CELL.0;
+    // Lines of a border would have gaps between their characters.
+    let is_line = |c: char| ('\u{2500}'..='\u{259f}').contains(&c);
+    let adjust = if text.contains(is_line) {
+        r#" lengthAdjust="spacingAndGlyphs""#
+    } else {
+        ""
+    };
     writeln!(
         out,
-        r#"<text x="{x}" y="{}"{fill}{weight}{dim} textLength="{length}" lengthAdjust="spacingAndGlyphs">{text}</text>"#,
+        r#"<text x="{x}" y="{}"{fill}{weight}{dim} textLength="{length}"{adjust}>{text}</text>"#,
         y + 13
     )
 }
