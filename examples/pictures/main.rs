@@ -3,6 +3,7 @@
 //!
 //! Runs demos and sessions in a terminal, and writes the cells of the terminal as SVG. Some
 //! pictures move. So they show what a user sees, and can be made again whenever the screen changes.
+//! Build creel and the other examples first (`cargo build --examples`): one plays a forge.
 
 mod recording;
 mod scenes;

@@ -60,6 +60,7 @@ impl SessionTerminal {
         }
         let folders = creel.parent().into_iter().map(Path::to_owned);
         let others = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(home.join("bin")).chain(folders);
         let path = std::env::join_paths(folders.chain(std::env::split_paths(&others)))?;
         in_shell(scene.setup, &home, &path)?;
         let (pty, inside) = open()?;

@@ -45,7 +45,7 @@ const PLAIN: Scene = Scene {
     film: Film::Still(&[]),
 };
 
-pub const SCENES: [Scene; 9] = [
+pub const SCENES: [Scene; 10] = [
     Scene {
         name: "stream",
         size: (120, 34),
@@ -125,6 +125,31 @@ pub const SCENES: [Scene; 9] = [
             each: Duration::from_millis(1_500),
             last: "4 done",
             more: 4,
+        },
+        ..PLAIN
+    },
+    Scene {
+        name: "pull-request-merged",
+        setup: include_str!("pull-request/setup.sh"),
+        command: &[
+            "creel",
+            "run",
+            "-s",
+            "greeting",
+            "Write a greeting into greeting.txt and commit it.",
+        ],
+        folder: "app",
+        size: (110, 26),
+        film: Film::Steps {
+            each: Duration::from_millis(2_500),
+            steps: &[
+                (&["WORKING"], ""),
+                (&["WAITING FOR REVIEW", "Waiting for"], ""),
+                (&["News of the pull request sent"], ""),
+                (&["Answered a comment"], ""),
+                (&["is ready to be merged", "enter answer"], "1"),
+                (&["✓ COMPLETE", "esc close"], ""),
+            ],
         },
         ..PLAIN
     },

@@ -123,7 +123,12 @@ fn the_moving_picture_explains_itself_in_todays_words() {
 #[test]
 fn the_pictures_of_the_book_are_small_and_follow_the_readers_colors() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/pictures");
-    for name in ["home.svg", "worker.svg", "worktrees.svg"] {
+    for name in [
+        "home.svg",
+        "worker.svg",
+        "worktrees.svg",
+        "pull-request-merged.svg",
+    ] {
         let svg = fs::read_to_string(folder.join(name)).expect("a picture");
         assert!(svg.len() < 150_000, "{name}: {} bytes", svg.len());
         has(name, "@keyframes");
@@ -132,6 +137,7 @@ fn the_pictures_of_the_book_are_small_and_follow_the_readers_colors() {
     has("home.svg", "ctrl-s send");
     has("worker.svg", "waits to be merged");
     has("worktrees.svg", "creel worktree list");
+    has("pull-request-merged.svg", "is ready to be merged");
     for entry in fs::read_dir(folder).expect("the pictures") {
         let path = entry.expect("an entry").path();
         let is_svg = path.extension().is_some_and(|it| it == "svg");
