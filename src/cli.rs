@@ -21,11 +21,13 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod diff;
+pub mod export;
 pub mod gate;
 pub mod help;
 pub mod home;
 pub mod hook;
 pub mod hooks;
+pub mod import;
 pub mod init;
 pub mod man;
 pub mod mcp;
@@ -70,10 +72,12 @@ use crate::{
         demo::DemoArgs,
         diff::DiffArgs,
         error::{CliError, CliResult},
+        export::ExportArgs,
         gate::GateArgs,
         help::HelpArgs,
         hook::HookArgs,
         hooks::HooksArgs,
+        import::ImportArgs,
         init::InitArgs,
         launch::surface,
         man::ManArgs,
@@ -187,6 +191,10 @@ pub enum CliCommand {
     Checkpoint(CheckpointArgs),
     /// List, add and change tasks.
     Task(TaskArgs),
+    /// Create tasks from a checklist, a prd.json, GitHub issues or beads.
+    Import(ImportArgs),
+    /// Print the tasks for other tools, or mark the finished ones in the file they came from.
+    Export(ExportArgs),
     /// Run a session for each task in the queue, one after another or several at once.
     Worker(WorkerArgs),
     /// Have the agent propose tasks for a goal, and queue what you approve.
@@ -269,6 +277,8 @@ impl CliCommand {
             Self::Hooks(args) => hooks::hooks(args.command).map(VerbOutcome::Done),
             Self::Checkpoint(args) => checkpoint::checkpoint(args.command).map(VerbOutcome::Done),
             Self::Task(args) => task::task(args.command).map(VerbOutcome::Done),
+            Self::Import(args) => import::import(&args).map(VerbOutcome::Done),
+            Self::Export(args) => export::export(&args).map(VerbOutcome::Done),
             Self::Worker(args) => worker::worker(&args),
             Self::Plan(args) => plan::plan(&args).map(VerbOutcome::Done),
             Self::Worktree(args) => worktree::worktree(&args.command).map(VerbOutcome::Done),
@@ -313,6 +323,8 @@ impl CliCommand {
             Self::Trust(_)
             | Self::Untrust(_)
             | Self::Attach(_)
+            | Self::Import(_)
+            | Self::Export(_)
             | Self::Pause(_)
             | Self::Unpause(_)
             | Self::Cancel(_)

@@ -70,6 +70,7 @@
 //! - [`worktrees`]: git worktrees in which sessions work beside each other.
 //! - [`farm`]: the worker, the merge queue and the planning of tasks.
 //! - [`sessions`]: all sessions of a user: found, followed, sent commands.
+//! - [`task_files`]: the tasks in files of other tools.
 //! - [`present`]: wording, tables and styles.
 //! - [`report`]: what a session did, as Markdown, HTML or JSON.
 //! - [`tui`]: the screen.
@@ -98,6 +99,7 @@ pub mod report;
 pub mod runtime;
 pub mod sessions;
 pub mod socket;
+pub mod task_files;
 pub mod text;
 pub mod tui;
 pub mod worktrees;

@@ -16,13 +16,14 @@ use clap::CommandFactory as _;
 use tokens::{MatchArm, Token, item, matches, paths, stands, texts, tokens};
 
 /// Which modules a module uses, separated by spaces. Everything points towards the engine.
-const ARROWS: [(&str, &str); 26] = [
+const ARROWS: [(&str, &str); 27] = [
     ("text", ""),
     ("engine", "text"),
     ("git", ""),
     ("process", "text git"),
     ("config", "text engine process"),
     ("present", "text engine"),
+    ("task_files", "text engine"),
     ("worktrees", "engine git process journal"),
     ("hooks", "text engine git process journal report"),
     ("agents", "text engine process"),
@@ -55,7 +56,7 @@ const ARROWS: [(&str, &str); 26] = [
     ),
     (
         "cli",
-        "text engine process config present hooks agents journal runtime report protocol socket nats queue sessions worktrees farm",
+        "text engine process config present hooks agents journal runtime report protocol socket nats queue sessions worktrees farm task_files",
     ),
     (
         "tui",

@@ -46,7 +46,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "checkpoint",
         ],
     ),
-    ("Tasks", &["plan", "task", "worker", "worktree"]),
+    (
+        "Tasks",
+        &["plan", "task", "import", "export", "worker", "worktree"],
+    ),
     ("Share", &["submit", "watch", "merge"]),
     (
         "Set up",

@@ -7,6 +7,7 @@ use clap::{Args, builder::NonEmptyStringValueParser};
 use super::{
     arguments::{ConfigArgs, DetachArgs, OutputArgs, iteration_count, session_name, worktree_name},
     error::{CliError, CliResult},
+    import,
     launch::{
         first_conversation, readiness,
         shared_folder::{FolderRequest, FolderUse, SessionNameLock, dated_name, first_free},
@@ -28,6 +29,10 @@ use crate::{
     farm::plan::{ProposalApproval, only_propose},
     journal::{self, JournalError, SessionDir, SessionsDir},
 };
+
+/// The goal of a session that works on a file of tasks, if it has no other.
+const ALL_TASKS: &str = "Work on the open tasks of this session, one after the other, until all of them are completed. When one is \
+                         done, run `creel task done ID`.";
 
 /// How to run a session.
 #[derive(Debug, Default, Clone, Args)]
@@ -59,6 +64,10 @@ pub struct RunArgs {
     /// Take over the open tasks of another session of this project.
     #[arg(long, value_name = "SESSION", value_parser = session_name)]
     pub tasks_from: Option<String>,
+    /// Work on the open tasks of a file: a Markdown checklist, a prd.json, GitHub issues, beads, or
+    /// what `creel export` wrote.
+    #[arg(long, value_name = "FILE", conflicts_with = "tasks_from")]
+    pub tasks: Option<PathBuf>,
     /// Continue a conversation that you began in the agent itself, by the agent's id for it; `list`
     /// shows those of this folder. With `context: fresh` only the first iteration continues it.
     #[arg(long, value_name = "CONVERSATION", value_parser = NonEmptyStringValueParser::new())]
@@ -157,11 +166,11 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
     {
         return Ok(VerbOutcome::Done(interrupted));
     }
-    let tasks = args
-        .tasks_from
-        .as_deref()
-        .map(|name| tasks_of(&sessions, name))
-        .transpose()?;
+    let tasks = match (&args.tasks_from, &args.tasks) {
+        (Some(session), _) => tasks_of(&sessions, session)?,
+        (None, Some(file)) => import::tasks_for_new_session(file, &args.config)?,
+        (None, None) => TaskGraph::default(),
+    };
     // A worker tries such a task again. It stops only if no session could start.
     let of_task = |error: CliError| match &args.order {
         Some(_) => CliError::failed(error.into_message()),
@@ -218,7 +227,7 @@ pub(super) fn run(args: &RunArgs) -> CliResult<VerbOutcome> {
         turn,
         plan,
         prompt: joined + &prompt,
-        tasks: tasks.unwrap_or_default(),
+        tasks,
         first,
         only_pipeline: None,
         order: args.order.clone(),
@@ -300,6 +309,8 @@ fn prompt(project: &Project, args: &RunArgs) -> CliResult<String> {
         (None, Some(read)) => Some(read?),
         (None, None) => project.settings.prompt.clone(),
     };
+    let of_tasks = args.tasks.as_ref().map(|_| ALL_TASKS.to_owned());
+    let prompt = prompt.or(of_tasks);
     prompt.filter(|text| !text.trim().is_empty()).ok_or_else(|| {
         CliError::usage(
             "the session has no goal: pass a prompt (`creel run \"Make the tests pass.\"`), pass a file \

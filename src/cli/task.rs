@@ -70,7 +70,7 @@ pub struct QueueArgs {
 }
 
 impl QueueArgs {
-    const fn is_meant(&self) -> bool {
+    pub(super) const fn is_meant(&self) -> bool {
         self.queue.is_some()
     }
 
@@ -403,30 +403,40 @@ fn change(session: &SessionArgs, task: TaskCommand) -> CliResult {
 }
 
 fn add(args: TaskAddArgs) -> CliResult {
-    let (id, _) = add_to_session(args)?;
-    print(&(id + "\n"))
+    let (new, _, session) = args.described()?;
+    print(&(add_to_session(&session, new)? + "\n"))
 }
 
-/// Adds a task to a session. Returns its name, and which session that is.
-fn add_to_session(args: TaskAddArgs) -> CliResult<(String, SessionArgs)> {
-    let new = NewTask {
-        id: args.id,
-        goal: given(&args.goal)?,
-        deliverables: args.deliverables,
-        labels: args.labels,
-        priority: args.priority,
-        kind: args.kind,
-        parent: args.parent,
-        dependencies: args.dependencies,
-        queue: args.queue.map(|_| args.agents.into_iter().collect()),
-    };
+impl TaskAddArgs {
+    /// The task, where it goes, and the session that it is for.
+    fn described(self) -> CliResult<(NewTask, QueueArgs, SessionArgs)> {
+        let new = NewTask {
+            id: self.id,
+            goal: given(&self.goal)?,
+            deliverables: self.deliverables,
+            labels: self.labels,
+            priority: self.priority,
+            kind: self.kind,
+            parent: self.parent,
+            dependencies: self.dependencies,
+            queue: self
+                .queue
+                .as_ref()
+                .map(|_| self.agents.into_iter().collect()),
+        };
+        Ok((new, QueueArgs { queue: self.queue }, self.session))
+    }
+}
+
+/// Adds a task to a session, and returns its name.
+pub(super) fn add_to_session(session: &SessionArgs, new: NewTask) -> CliResult<String> {
     let command = SessionCommand::Task {
         task: TaskCommand::Add(new),
     };
-    let Some(ReplyData::Added(id)) = reply_to(&args.session, command)? else {
-        return Err(other_answer());
-    };
-    Ok((id, args.session))
+    match reply_to(session, command)? {
+        Some(ReplyData::Added(id)) => Ok(id),
+        Some(_) | None => Err(other_answer()),
+    }
 }
 
 fn done(args: TaskDoneArgs) -> CliResult {
@@ -478,11 +488,7 @@ fn list(args: &TaskListArgs) -> CliResult {
 }
 
 fn list_tasks(args: &TaskListArgs) -> CliResult {
-    let mut tasks = match known(&args.session, SessionQuery::TaskList)? {
-        TaskLookup::Replied(ReplyData::Tasks(tasks)) => tasks,
-        TaskLookup::Replied(_) => return Err(other_answer()),
-        TaskLookup::OnRecord(graph) => task_view::all(&graph),
-    };
+    let mut tasks = all_of(&args.session)?;
     let has_tasks = !tasks.is_empty();
     tasks.retain(|task| is_wanted(args, task));
     if args.json {
@@ -497,6 +503,15 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
         return Ok(0);
     }
     print(&tables::task_table(&tasks))
+}
+
+/// All tasks of a session, running or past.
+pub(super) fn all_of(session: &SessionArgs) -> CliResult<Vec<TaskView>> {
+    match known(session, SessionQuery::TaskList)? {
+        TaskLookup::Replied(ReplyData::Tasks(tasks)) => Ok(tasks),
+        TaskLookup::Replied(_) => Err(other_answer()),
+        TaskLookup::OnRecord(graph) => Ok(task_view::all(&graph)),
+    }
 }
 
 fn is_wanted(args: &TaskListArgs, task: &TaskView) -> bool {

@@ -17,7 +17,9 @@ fn judged(run: &str, more: &str) -> Project {
          hooks: {{ stop: [{{ name: tests, command: 'exit 2' }}] }}\n{more}\n"
     );
     let turns = json!({ "turns": [{ "run": run, "say": "<promise>COMPLETE</promise>" }] });
-    Project::with(&config).file("scenario.yaml", &turns.to_string())
+    Project::with(&config)
+        .file("scenario.yaml", &turns.to_string())
+        .file("tasks.md", "- [ ] Translate it\n")
 }
 
 /// Runs creel in the shell of an agent or a hook, and writes its exit code and output to `code` and
@@ -167,7 +169,7 @@ enum Verdict {
 use Verdict::{May, Never, Own};
 
 /// Every verb, with arguments. `creel` itself has no name.
-const VERBS: [(&str, &str, Verdict); 70] = [
+const VERBS: [(&str, &str, Verdict); 72] = [
     ("", "", May),
     ("run", "--headless --trust -s new", Never("start sessions")),
     ("demo", "--fast --headless", May),
@@ -223,6 +225,8 @@ const VERBS: [(&str, &str, Verdict); 70] = [
     ("task done", "--queue q", Never("change tasks")),
     ("task block", "--queue q why", Never("change tasks")),
     ("task remove", "--queue q", Never("change tasks")),
+    ("import", "tasks.md -s s", Own("change tasks")),
+    ("export", "-s s", May),
     ("worker", "--drain", Never("start a worker")),
     ("plan", "goal --yes", Never("start sessions")),
     ("worktree list", "", May),
@@ -343,7 +347,9 @@ fn every_verb_of_an_agent_of_a_hook_and_of_another_session_gets_its_verdict() {
     let config = format!(
         "prompt: GOAL\nagents: {{ demo: {{ script: scenario.yaml }} }}\nmax_iterations: 1\n{hooks}\n"
     );
-    let own = Project::with(&config).file("scenario.yaml", "turns: [{ say: working }]\n");
+    let own = Project::with(&config)
+        .file("scenario.yaml", "turns: [{ say: working }]\n")
+        .file("tasks.md", "- [ ] Translate it\n");
     own.creel(&["task", "add", "--queue", "--id", "q", "Queued"]);
     own.run();
     assert_eq!(wrong_verdicts(&own, true), [""; 0], "a hook");

@@ -92,6 +92,7 @@ mod submit;
 mod support;
 mod tampering;
 mod task_branches;
+mod task_files;
 mod tasks_cli;
 mod telemetry;
 mod terminal;

@@ -28,7 +28,7 @@ use crate::{
             task_spec::TaskSpec,
         },
         tasks::{
-            command::TaskRefusal,
+            command::{NewTask, TaskRefusal},
             graph::{PRIORITY, TaskDescription, TaskState},
         },
     },
@@ -129,6 +129,34 @@ impl QueueConnection {
         Ok(self.place.wait(self.queue.add(order, now()))?.task.order.id)
     }
 
+    /// Adds a task as the config describes its type, and returns its name. Warns if no worker with
+    /// this config takes it.
+    pub(in crate::cli) fn add_new(
+        &mut self,
+        new: NewTask,
+        settings: Option<&Settings>,
+    ) -> CliResult<String> {
+        let kind = new.kind.clone();
+        let agents: Vec<String> = new.queue.into_iter().flatten().collect();
+        let no_taker =
+            settings.and_then(|settings| refusal_of_all(settings, &agents, kind.as_deref()));
+        let id = self.add(TaskSpec {
+            id: new.id.unwrap_or_default(),
+            description: TaskDescription {
+                goal: new.goal,
+                deliverables: new.deliverables,
+                labels: new.labels,
+                priority: new.priority.unwrap_or(PRIORITY),
+                kind: new.kind,
+            },
+            dependencies: new.dependencies.into_iter().collect(),
+            agents: who_may(agents, settings, kind.as_deref()),
+            session: None,
+        })?;
+        say_no_taker(&id, no_taker);
+        Ok(id)
+    }
+
     pub(in crate::cli) fn ask(
         &mut self,
         key: &QueueTaskKey,
@@ -223,25 +251,40 @@ fn way_out(refusal: &QueueRequestError) -> String {
 
 /// A task of the queue alone, or of the session that is named or that this is called from.
 pub(super) fn add(args: TaskAddArgs) -> CliResult {
-    let within = std::env::var_os("CREEL_SESSION").is_some_and(|name| !name.is_empty());
-    if args.session.session.is_some() || within {
-        add_by_session(args)
+    let (new, queue, session) = args.described()?;
+    let id = if is_of_session(&session) {
+        refuse_name(&queue)?;
+        add_by_session(&session, &queue, new)
     } else {
-        add_alone(args)
+        add_alone(new, &session, &queue)
+    }?;
+    print(&(id + "\n"))
+}
+
+/// Whether a task for the queue is one of a session: that is named, or that this is called from.
+pub(in crate::cli) fn is_of_session(session: &SessionArgs) -> bool {
+    let within = || std::env::var_os("CREEL_SESSION").is_some_and(|name| !name.is_empty());
+    session.session.is_some() || within()
+}
+
+/// A session hands its tasks to the queue that it knows.
+pub(in crate::cli) fn refuse_name(queue: &QueueArgs) -> CliResult<()> {
+    let why = "a task of a session goes to the session's own queue; leave out the name, or add it outside of a session";
+    match queue.name() {
+        Some(_) => Err(CliError::usage(why)),
+        None => Ok(()),
     }
 }
 
-fn add_by_session(args: TaskAddArgs) -> CliResult {
-    let queue = QueueArgs {
-        queue: args.queue.clone(),
-    };
-    if queue.name().is_some() {
-        let why = "a task of a session goes to the session's own queue; leave out the name, or add it outside of a session";
-        return Err(CliError::usage(why));
-    }
-    let (id, session) = add_to_session(args)?;
-    wait_for(&session, &queue, &id)?;
-    print(&(id + "\n"))
+/// Adds a task to a session, which hands it over to its queue. Returns the task's name.
+pub(in crate::cli) fn add_by_session(
+    session: &SessionArgs,
+    queue: &QueueArgs,
+    new: NewTask,
+) -> CliResult<String> {
+    let id = add_to_session(session, new)?;
+    wait_for(session, queue, &id)?;
+    Ok(id)
 }
 
 /// Waits until the queue has a task that a session hands over. One that waits for other tasks gets
@@ -281,41 +324,21 @@ fn wait_for(session: &SessionArgs, queue: &QueueArgs, id: &str) -> CliResult<()>
     Ok(())
 }
 
-fn add_alone(args: TaskAddArgs) -> CliResult {
-    if args.parent.is_some() {
+fn add_alone(new: NewTask, session: &SessionArgs, queue: &QueueArgs) -> CliResult<String> {
+    if new.parent.is_some() {
         return Err(CliError::usage(
             "tasks in the queue have no parent; --parent is for tasks of a session",
         ));
     }
-    if args.id.as_deref() == Some("") {
+    if new.id.as_deref() == Some("") {
         return Err(CliError::usage(
             "a task name has letters, digits, `-` and `_`; leave it out for a number",
         ));
     }
-    let settings = Project::load(&args.session.config)
+    let settings = Project::load(&session.config)
         .ok()
         .map(|project| project.settings);
-    let kind = args.kind.as_deref();
-    let no_taker = settings
-        .as_ref()
-        .and_then(|settings| refusal_of_all(settings, &args.agents, kind));
-    let spec = TaskSpec {
-        id: args.id.unwrap_or_default(),
-        description: TaskDescription {
-            goal: given(&args.goal)?,
-            deliverables: args.deliverables,
-            labels: args.labels,
-            priority: args.priority.unwrap_or(PRIORITY),
-            kind: args.kind.clone(),
-        },
-        dependencies: args.dependencies.into_iter().collect(),
-        agents: who_may(args.agents, settings.as_ref(), kind),
-        session: None,
-    };
-    let mut reached = QueueConnection::open(&args.session, &QueueArgs { queue: args.queue })?;
-    let id = reached.add(spec)?;
-    say_no_taker(&id, no_taker);
-    print(&(id + "\n"))
+    QueueConnection::open(session, queue)?.add_new(new, settings.as_ref())
 }
 
 /// Why no worker with this config takes a task for these agents. None if one does, or if the agent

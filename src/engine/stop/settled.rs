@@ -200,12 +200,20 @@ impl SessionTasks {
     /// The list of the open tasks for a prompt. None if there are none.
     pub(crate) fn open_list(&self) -> Option<String> {
         let open = self.open_here();
-        let lines = open
-            .iter()
-            .map(|task| format!("- {} ({}): {}", task.id, task.state.name(), task.goal));
-        let lines: Vec<String> = lines.collect();
+        let lines: Vec<String> = open.into_iter().map(list_entry).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     }
+}
+
+/// A task with everything that it is about. Its further lines are indented.
+fn list_entry(task: &Task) -> String {
+    let mut text = task.goal.trim_end().to_owned();
+    if !task.deliverables.is_empty() {
+        text += "\nDeliverables:";
+        text.extend(task.deliverables.iter().map(|entry| format!("\n- {entry}")));
+    }
+    let text = text.replace('\n', "\n  ").replace("\n  \n", "\n\n");
+    format!("- {} ({}): {text}", task.id, task.state.name())
 }
 
 impl StopRules<'_> {

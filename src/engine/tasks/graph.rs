@@ -18,7 +18,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::engine::{
-    tasks::record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
+    tasks::{
+        command::NewTask,
+        record::{TaskCreated, TaskRecordData, TaskRecordRef, TaskUpdated},
+    },
     time::{UnixTime, as_rfc3339, rfc3339_or_none},
 };
 
@@ -39,6 +42,29 @@ pub struct TaskGraph {
 }
 
 impl TaskGraph {
+    /// A graph of new tasks. Those without an id get one.
+    pub fn of_new(tasks: impl IntoIterator<Item = NewTask>, at: UnixTime) -> Self {
+        let mut graph = Self::default();
+        for new in tasks {
+            let data = TaskCreated {
+                description: TaskDescription {
+                    goal: new.goal,
+                    deliverables: new.deliverables,
+                    labels: new.labels,
+                    priority: new.priority.unwrap_or(PRIORITY),
+                    kind: new.kind,
+                },
+                parent: new.parent,
+                dependencies: new.dependencies,
+                queue: new.queue,
+                state: TaskState::Created,
+            };
+            let id = new.id.or_else(|| graph.names().next()).unwrap_or_default();
+            graph.created(at, &id, &data);
+        }
+        graph
+    }
+
     pub fn get(&self, id: &str) -> Option<&Task> {
         self.tasks.get(id)
     }
