@@ -24,7 +24,7 @@ use crate::{
     journal, logging,
     present::text::plain,
     text::nearest,
-    tui::request::CloseBehavior,
+    tui::{request::CloseBehavior, terminal::TerminalNotifier},
 };
 
 pub fn main() -> ExitCode {
@@ -141,5 +141,9 @@ fn carry_out(outcome: VerbOutcome, parent: Option<&ParentProcess>) -> CliResult 
         VerbOutcome::WriteCast(cast) => screens::write_cast(&cast),
         VerbOutcome::ServeTools(request) => start_session::serve(request),
         VerbOutcome::PrintCheck(report) => report.print(&screens::keymap_mistakes()),
+        VerbOutcome::PrintDoctor(report) => {
+            let notifier = TerminalNotifier::detect(|name| std::env::var(name).ok());
+            report.print(&notifier.in_words(), &screens::keymap_mistakes())
+        }
     }
 }

@@ -21,6 +21,7 @@ pub mod completions;
 pub mod config;
 pub mod demo;
 pub mod diff;
+pub mod doctor;
 pub mod export;
 pub mod gate;
 pub mod help;
@@ -71,6 +72,7 @@ use crate::{
         config::ConfigCommandArgs,
         demo::DemoArgs,
         diff::DiffArgs,
+        doctor::DoctorArgs,
         error::{CliError, CliResult},
         export::ExportArgs,
         gate::GateArgs,
@@ -142,6 +144,8 @@ pub enum CliCommand {
     Init(InitArgs),
     /// Check the config and what it needs on this machine, and print the resulting plan.
     Check(CheckArgs),
+    /// Try everything that creel depends on, and say what to do about what does not work.
+    Doctor(DoctorArgs),
     /// Print the annotated example config, or the path of the config in use.
     Config(ConfigCommandArgs),
     /// List the agents: how creel runs each, its version, and how to install missing ones.
@@ -247,6 +251,7 @@ impl CliCommand {
             Self::Run(args) => run::run(&args),
             Self::Demo(args) => demo::demo(&args),
             Self::Check(args) => check::check(args),
+            Self::Doctor(args) => doctor::doctor(args),
             Self::Resume(args) => resume::resume(&args),
             Self::Attach(args) => attach::attach(args),
             Self::Replay(args) => replay::replay(&args),
@@ -337,6 +342,7 @@ impl CliCommand {
             | Self::Hook(_)
             | Self::Demo(_)
             | Self::Check(_)
+            | Self::Doctor(_)
             | Self::Config(_)
             | Self::Agents(_)
             | Self::Sessions(_)

@@ -128,6 +128,48 @@ pub(super) fn agents(args: &AgentsArgs) -> CliResult {
     Ok(0)
 }
 
+/// An agent that is installed.
+pub(super) struct InstalledAgent {
+    pub(super) name: String,
+    pub(super) version: Option<String>,
+    /// Why its program does not say its version.
+    pub(super) problem: Option<String>,
+    /// How to log in.
+    pub(super) login: Option<String>,
+}
+
+/// The installed agents. None if a signal arrived first.
+pub(super) fn installed(
+    settings: &Settings,
+    root: &Path,
+) -> CliResult<Option<Vec<InstalledAgent>>> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let listed = list(settings, root, &path).into_iter();
+    let there: Vec<_> = listed
+        .filter(|agent| matches!(agent.found, ProgramLookup::At(_)))
+        .collect();
+    let questions = there
+        .iter()
+        .filter_map(|agent| agent.question.clone())
+        .collect();
+    let Some(versions) = ask_all(questions, LISTING)? else {
+        return Ok(None);
+    };
+    let of_agent = |agent: &ListedAgent<'_>| {
+        let asked = agent
+            .question
+            .as_ref()
+            .and_then(|question| versions.get(question));
+        InstalledAgent {
+            name: agent.name.to_owned(),
+            version: asked.and_then(VersionAnswer::version).map(str::to_owned),
+            problem: asked.and_then(VersionAnswer::problem),
+            login: agent.login.map(str::to_owned),
+        }
+    };
+    Ok(Some(there.iter().map(of_agent).collect()))
+}
+
 /// The agents of the config, then those that need no entry.
 fn list<'a>(settings: &'a Settings, root: &Path, path: &OsStr) -> Vec<ListedAgent<'a>> {
     let described = settings

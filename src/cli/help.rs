@@ -56,6 +56,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         &[
             "init",
             "check",
+            "doctor",
             "config",
             "agents",
             "trust",

@@ -8,6 +8,7 @@ use crate::{
         arguments::{NatsArgs, SessionArgs},
         check::CheckReport,
         demo::DemoSession,
+        doctor::DoctorReport,
         launch::{
             session_end::ExitCodeSource, shared_folder::SessionNameLock, surface::SessionSurface,
         },
@@ -37,6 +38,8 @@ pub(crate) enum VerbOutcome {
     WriteCast(Box<CastFile>),
     ServeTools(ToolServerRequest),
     PrintCheck(Box<CheckReport>),
+    /// The screen knows the mistakes in the user's keymap, and what the terminal shows.
+    PrintDoctor(Box<DoctorReport>),
 }
 
 /// A running session to show on the screen.

@@ -183,6 +183,14 @@ pub fn adopt_orphans() {
     );
 }
 
+/// Whether orphans below this process become its children.
+pub fn is_subreaper() -> bool {
+    #[cfg(target_os = "linux")]
+    return rustix::process::child_subreaper().is_ok_and(|own| own.is_some());
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
 /// Asks the kernel, because reading the list of all processes takes milliseconds.
 fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

@@ -316,6 +316,21 @@ impl TerminalNotifier {
         Self { path, form }
     }
 
+    /// What the user gets to see.
+    pub fn in_words(self) -> String {
+        let form = match self.form {
+            NotificationForm::Osc9 => "a notification (OSC 9)",
+            NotificationForm::Osc777 => "a notification (OSC 777)",
+            NotificationForm::Both => "a notification, if the terminal knows OSC 9 or OSC 777",
+        };
+        let path = match self.path {
+            TerminalPath::Direct => "",
+            TerminalPath::Tmux => ", through tmux",
+            TerminalPath::Screen => ", through screen",
+        };
+        format!("a bell and {form}{path}, while you look elsewhere")
+    }
+
     /// The bytes that notify the user with this text.
     pub fn call(&self, text: &str) -> String {
         let clean = cleaned(text);

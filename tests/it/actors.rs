@@ -169,7 +169,7 @@ enum Verdict {
 use Verdict::{May, Never, Own};
 
 /// Every verb, with arguments. `creel` itself has no name.
-const VERBS: [(&str, &str, Verdict); 72] = [
+const VERBS: [(&str, &str, Verdict); 73] = [
     ("", "", May),
     ("run", "--headless --trust -s new", Never("start sessions")),
     ("demo", "--fast --headless", May),
@@ -227,6 +227,7 @@ const VERBS: [(&str, &str, Verdict); 72] = [
     ("task remove", "--queue q", Never("change tasks")),
     ("import", "tasks.md -s s", Own("change tasks")),
     ("export", "-s s", May),
+    ("doctor", "", May),
     ("worker", "--drain", Never("start a worker")),
     ("plan", "goal --yes", Never("start sessions")),
     ("worktree list", "", May),

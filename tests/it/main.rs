@@ -28,6 +28,7 @@ mod demo;
 mod diffs;
 mod disguises;
 mod dist;
+mod doctor;
 mod endings;
 mod endless;
 mod errors;
