@@ -17,13 +17,11 @@ use crate::{
         Cli,
         demo::DemoSession,
         error::{CliError, CliResult, say},
-        help,
+        help, usage_error,
         verb_outcome::VerbOutcome,
     },
     config::paths,
     journal, logging,
-    present::text::plain,
-    text::nearest,
     tui::{request::CloseBehavior, terminal::TerminalNotifier},
 };
 
@@ -60,49 +58,21 @@ fn with_whole_help(error: clap::Error) -> Result<Cli, clap::Error> {
         .and_then(|matches| Cli::from_arg_matches(&matches))
 }
 
-/// Prints what is wrong with the command line, or its help. The message repeats arguments, so this
-/// leaves out characters in them that a terminal would interpret.
+/// Prints what is wrong with the command line, or its help.
 fn refuse(error: &clap::Error) -> ! {
-    let text = error.render().to_string();
-    match tip(error) {
-        // clap would suggest something else.
-        Some(tip) => say(&format!(
-            "{}\n{tip}",
-            text.lines().next().unwrap_or_default()
-        )),
-        None if plain(&text) == text => error.exit(),
-        None => say(&text),
+    if !error.use_stderr() {
+        error.exit();
     }
+    let words: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    // The help, because the command line has no command.
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    say(&usage_error::in_words(error, &words));
     std::process::exit(error.exit_code());
-}
-
-/// What the user probably meant, where clap does not say it.
-fn tip(error: &clap::Error) -> Option<String> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match (error.kind(), words.first()?.as_str()) {
-        (ErrorKind::UnknownArgument, verb @ ("run" | "plan" | "message")) => {
-            let text: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
-            let is_prose = text.len() > 1 && text.iter().all(|word| !word.starts_with('-'));
-            is_prose.then(|| format!("\n  put the text in quotes: `creel {verb} \"{}\"`", plain(&text.join(" "))))
-        }
-        (ErrorKind::InvalidSubcommand, wrong) => {
-            let command = help::command();
-            let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
-            let meant = nearest(wrong, known)?;
-            Some(format!("\n  did you mean `creel {meant}`?"))
-        }
-        (ErrorKind::UnknownArgument, wrong) if wrong.starts_with("--") => {
-            let command = help::command();
-            let meant = command.find_subcommand(wrong.trim_start_matches('-'))?.get_name();
-            Some(format!("\n  did you mean `creel {meant}`?"))
-        }
-        (ErrorKind::ArgumentConflict, "run" | "resume") if words.iter().any(|word| word == "--detach") => Some(
-            "\n  --detach runs the session in the background, where its gates wait for you; --headless and --json answer \
-             them\n  as the config says. Choose one: with --detach, `creel attach` and `creel show --json` show the session"
-                .to_owned(),
-        ),
-        (_, _) => None,
-    }
 }
 
 /// Runs the command in this process.

@@ -9,6 +9,7 @@ pub mod headless;
 pub mod launch;
 pub mod record_formatter;
 pub mod target;
+pub mod usage_error;
 pub mod verb_outcome;
 
 mod agent_options;

@@ -65,7 +65,7 @@ const ARROWS: [(&str, &str); 27] = [
     ("logging", "process"),
     (
         "app",
-        "text engine process config present hooks journal runtime protocol socket nats otel queue mcp cli tui logging sessions farm",
+        "engine process config present hooks journal runtime protocol socket nats otel queue mcp cli tui logging sessions farm",
     ),
     ("main", ""),
     ("lib", ""),

@@ -314,7 +314,7 @@ fn a_refusal_of_the_session_is_printed_with_its_reason() {
     );
     project.rejects(
         &["task", "update", "a"],
-        "required arguments were not provided",
+        "needs one of `--goal <TEXT>`, `--deliverable <TEXT>`",
     );
     assert_eq!(
         project.kind("task_created").len(),
