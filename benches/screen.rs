@@ -59,6 +59,8 @@ const MANY: u32 = 10_000;
 const FEW: u32 = 100;
 /// The iterations of a session that runs for a night.
 const ITERATIONS: u32 = 500;
+/// How many frames scroll over them.
+const SCROLLED: u32 = 200;
 /// Bytes of agent text.
 const TEXT: usize = 100_000_000;
 /// How much the memory may grow meanwhile.
@@ -210,19 +212,25 @@ fn iterations() -> Result<Vec<Finding>> {
         RefCell::new(iterated(ITERATIONS)),
         RefCell::new(iterated(ITERATIONS / 50)),
     );
-    let scrolled = compare(9, || Ok(scroll_frames(&many)), || Ok(scroll_frames(&few)))?;
-    let slowest = slowest_frame(&many);
+    let compared = compare(9, || Ok(scroll_frames(&many)), || Ok(scroll_frames(&few)))?;
+    let (all, slowest) = scrolled(&mut many.borrow_mut());
+    let each = all / SCROLLED;
     Ok(vec![
-        scrolled.finding(
+        compared.finding(
             "200 frames while scrolling over 500 iterations",
             "over 10 iterations",
             1.5,
         ),
         Finding {
             text: format!(
-                "the slowest of these frames took {slowest:?}, and {FRAME:?} are there for each"
+                "each of these frames took {each:?}, the slowest {slowest:?}, allowed {FRAME:?} for each"
             ),
-            verdict: Verdict::Information,
+            // One frame can be slow because of something else on the machine.
+            verdict: if each <= FRAME {
+                Verdict::Ok
+            } else {
+                Verdict::Missed
+            },
         },
     ])
 }
@@ -270,12 +278,13 @@ fn iterated(count: u32) -> ScreenModel {
     model
 }
 
-/// Frames while the user scrolls up, and the slowest of them.
+/// Frames while the user scrolls up, and the slowest of them. A short session has fewer rows: at its
+/// beginning the frames only stay the same, so that the comparison is a strict one.
 fn scrolled(model: &mut ScreenModel) -> (Duration, Duration) {
     let (started, mut slowest) = (Instant::now(), Duration::ZERO);
     model.stream.to_end();
     draw(model, None);
-    for _ in 0..200 {
+    for _ in 0..SCROLLED {
         let frame = Instant::now();
         let key = KeyEvent::from(KeyCode::Up);
         update(model, ScreenEvent::Key(key), &|_| None);
@@ -287,10 +296,6 @@ fn scrolled(model: &mut ScreenModel) -> (Duration, Duration) {
 
 fn scroll_frames(model: &RefCell<ScreenModel>) -> Duration {
     scrolled(&mut model.borrow_mut()).0
-}
-
-fn slowest_frame(model: &RefCell<ScreenModel>) -> Duration {
-    scrolled(&mut model.borrow_mut()).1
 }
 
 /// A frame with a tree of many tasks compared with one with few; then the same with a changed task
@@ -534,6 +539,7 @@ fn home_of(ended: usize) -> RefCell<HomeModel> {
             since,
             last_update: since,
             silent: false,
+            step: None,
             then: None,
         };
         home_session(

@@ -158,6 +158,7 @@ pub fn listed_heartbeat(heartbeat: &SessionHeartbeat, at: UnixTime) -> ListedSes
         agent: plain(&status.agent),
         iteration: status.iteration,
         max_iterations: status.max_iterations,
+        retries: (status.counts.retries, status.counts.max_retries),
         started: moment(&status.started),
         state,
         ..ListedSession::unread(

@@ -16,6 +16,7 @@ pub mod base_commit;
 pub mod inventory;
 pub mod joined_branches;
 mod kill_repair;
+pub mod merge_report;
 pub mod merge_stage;
 pub mod new_worktree;
 pub mod removal;

@@ -25,9 +25,12 @@ use crate::{
     },
     farm::FarmError,
     hooks::{HookWorkspace, run_hook},
+    present::tables::queued_name,
     process::run::ProcessObserver,
+    runtime::now,
     worktrees::{
-        self, ProjectRepository, base_commit::BaseCommit, merge_stage::MergeStage, new_worktree,
+        self, ProjectRepository, base_commit::BaseCommit, merge_report::MergeReport,
+        merge_stage::MergeStage, new_worktree,
     },
 };
 
@@ -165,6 +168,7 @@ impl<'a> CheckedStage<'a> {
         self.open(work.plan, work.base)?.check_out(work.commit)?;
         let was_used = self.is_used;
         let mut result = self.run(work, &profile.checks, output);
+        MergeReport::remove(self.root);
         if was_used && matches!(result, CheckResult::Failed(_)) {
             (self.say)("creel: checking that once more, in a new worktree");
             if let Some(stage) = self.stage.take() {
@@ -174,6 +178,7 @@ impl<'a> CheckedStage<'a> {
             self.green.clear();
             self.open(work.plan, work.base)?.check_out(work.commit)?;
             result = self.run(work, &profile.checks, output);
+            MergeReport::remove(self.root);
         }
         match &result {
             CheckResult::Passed => self.green.push_back((tree, profile)),
@@ -216,9 +221,24 @@ impl<'a> CheckedStage<'a> {
             [] => "the base".to_owned(),
             tasks => named(tasks),
         };
+        let mut report = MergeReport {
+            tasks: work
+                .tasks
+                .iter()
+                .map(|task| queued_name(&task.order))
+                .collect(),
+            number: 0,
+            checks: checks.len(),
+            check: String::new(),
+            since: now(),
+        };
         for (number, (point, hook)) in (1..).zip(checks.iter().cloned()) {
             (self.say)(&format!("creel: {whose}: {}", hook.name));
             self.is_used = true;
+            (report.number, report.check) = (report.number + 1, hook.name.clone());
+            if let Err(error) = report.write(self.root) {
+                tracing::debug!("cannot report what is tested: {error}");
+            }
             let name = hook.name.clone();
             let job = job(RunId(number), point, hook, work);
             let running = run_or_stop(&job, &place, &mut *output, &self.halt);

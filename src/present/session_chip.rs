@@ -223,6 +223,8 @@ pub enum CurrentActivity {
         /// When the agent last reported something.
         last_update: Option<UnixTime>,
         silent: bool,
+        /// The step of a workflow that runs in parallel.
+        step: Option<String>,
         then: Option<&'static str>,
     },
     Paused {
@@ -275,6 +277,7 @@ impl CurrentActivity {
                 since,
                 last_update,
                 silent,
+                step: workflow_step(state),
                 then: afterwards(state),
             };
         }
@@ -349,13 +352,18 @@ impl CurrentActivity {
                 since: at,
                 last_update,
                 silent,
+                step,
                 then,
             } => {
                 let quiet = since(last_update);
                 let word = if *silent { "silent" } else { "quiet" };
                 let quiet =
                     (quiet > QUIET || *silent).then(|| format!("{word} {}", short_span(quiet)));
-                let notes: Vec<String> = quiet.into_iter().chain(then.map(str::to_owned)).collect();
+                let step = step
+                    .as_ref()
+                    .map(|step| format!("▸ {}", plain_line(step, NAME)));
+                let then = then.map(str::to_owned);
+                let notes: Vec<String> = quiet.into_iter().chain(step).chain(then).collect();
                 let chip = StateChip::new("⠹", "WORKING", ChipRole::Working)
                     .timed(running_clock(since(at)));
                 StateChip {
@@ -464,13 +472,19 @@ fn running_hook(state: &SessionState, times: &SessionTimes) -> Option<CurrentAct
 
 /// A step of a workflow, while nothing else happens.
 fn running_step(state: &SessionState, times: &SessionTimes) -> Option<CurrentActivity> {
-    let (flow, run, step) = state.tasks.flows.running().next()?;
+    let (_, run, _) = state.tasks.flows.running().next()?;
     Some(CurrentActivity::RunsHook {
-        hook: format!("workflow {}: {step}", flow.began.workflow),
+        hook: workflow_step(state)?,
         since: times.runs.get(&run).copied(),
         limit: None,
         then: afterwards(state),
     })
+}
+
+/// `workflow release: build`, while a step of a workflow runs.
+fn workflow_step(state: &SessionState) -> Option<String> {
+    let (flow, _, step) = state.tasks.flows.running().next()?;
+    Some(format!("workflow {}: {step}", flow.began.workflow))
 }
 
 fn between(doing: &str) -> StateChip {

@@ -97,6 +97,8 @@ pub struct ListedSession {
     pub goal: String,
     pub iteration: u32,
     pub max_iterations: u32,
+    /// The retries of the iteration that are used, and their limit. 0 of 0 if unknown.
+    pub retries: (u32, u32),
     pub cost: CostTotal,
     pub started: Option<UnixTime>,
     /// How long no process ran it since then.
@@ -139,6 +141,7 @@ impl ListedSession {
             goal: String::new(),
             iteration: 0,
             max_iterations: 0,
+            retries: (0, 0),
             cost: CostTotal::default(),
             started: None,
             idle: TimeSpan::default(),
@@ -191,6 +194,7 @@ impl ListedSession {
             goal: goal(&state.began),
             iteration: state.iterations.current,
             max_iterations: state.max_iterations(),
+            retries: (state.retry.used, state.retries().retry_limit()),
             cost: state.account.used.cost,
             started: Some(state.started),
             idle: times.idle(),
@@ -526,6 +530,7 @@ mod tests {
             since: Some(UnixTime(0)),
             last_update: None,
             silent: false,
+            step: None,
             then: None,
         };
         ListedState::Runs {

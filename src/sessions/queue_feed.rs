@@ -21,7 +21,7 @@ use crate::{
     present::{
         session_list::ListedSession,
         tables::queued_name,
-        text::{plain_line, some_names},
+        text::{counted, plain_line, some_names},
     },
     protocol::process_origin::host,
     queue::{ProjectTasks, backend::QueueTaskKey, task_bucket::FleetTasks},
@@ -30,6 +30,7 @@ use crate::{
         folder_watch::FolderWatch,
         session_store::{ProjectList, ProjectScope},
     },
+    worktrees::{self, merge_report::MergeReport},
 };
 
 /// The shortest time between two reports.
@@ -46,6 +47,8 @@ pub struct QueueSummary {
     pub done: usize,
     /// Completed work that is not merged yet.
     pub to_merge: Vec<BoardTask>,
+    /// What merge queues of this machine test now.
+    pub tested: Vec<MergeReport>,
     /// What was merged, newest first, as far as the screen shows it.
     pub merged: Vec<BoardTask>,
     /// The next tasks: those that are ready, then those that wait for others.
@@ -78,6 +81,32 @@ impl BoardTask {
             goal: plain_line(&task.order.goal, GOAL),
             note,
             at,
+        }
+    }
+}
+
+impl BoardTask {
+    /// The tasks that a merge queue tests together, in one line.
+    pub fn tested(test: &MergeReport, waiting: &[Self]) -> Self {
+        let known = match &test.tasks[..] {
+            [one] => waiting.iter().find(|task| task.name == *one),
+            [] | [_, ..] => None,
+        };
+        let how = if test.tasks.len() > 1 {
+            "testing together"
+        } else {
+            "testing"
+        };
+        let name = match &test.tasks[..] {
+            [] => "the base branch".to_owned(),
+            tasks => tasks.join(" + "),
+        };
+        let (number, checks) = (test.number, counted(test.checks, "check"));
+        Self {
+            name,
+            goal: known.map_or_else(|| test.check.clone(), |task| task.goal.clone()),
+            note: format!("{how}, {number} of {checks}"),
+            at: String::new(),
         }
     }
 }
@@ -197,6 +226,7 @@ impl ProjectQueues {
             });
             known.look(root);
             all.join(&known.found);
+            all.tested.extend(MergeReport::current(root));
         }
         all.settle();
         all
@@ -293,11 +323,14 @@ fn watched(scope: &ProjectScope, roots: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf>
     let list = list.and_then(|file| file.parent().map(Path::to_owned));
     let queues = roots.iter().flat_map(|root| {
         let [file, folder] = ProjectTasks::paths(root);
-        if folder.is_dir() {
+        let merges = root.join(worktrees::FOLDER);
+        let merges = Some(merges).filter(|folder| folder.is_dir());
+        let queue = if folder.is_dir() {
             vec![file, folder]
         } else {
             folder.parent().map(Path::to_owned).into_iter().collect()
-        }
+        };
+        queue.into_iter().chain(merges)
     });
     queues.chain(list).collect()
 }

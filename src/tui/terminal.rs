@@ -317,8 +317,9 @@ impl TerminalNotifier {
     }
 
     /// What the user gets to see.
-    pub fn in_words(self) -> String {
+    pub fn in_words(&self) -> String {
         let form = match self.form {
+            NotificationForm::Windows(_) => "a notification on the Windows desktop",
             NotificationForm::Osc9 => "a notification (OSC 9)",
             NotificationForm::Osc777 => "a notification (OSC 777)",
             NotificationForm::Both => "a notification, if the terminal knows OSC 9 or OSC 777",

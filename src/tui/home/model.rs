@@ -110,7 +110,7 @@ pub struct WorkerBoard {
     pub finishes: bool,
     pub started: UnixTime,
     pub done: usize,
-    /// Finished work: what waits to be merged, then what was merged last.
+    /// Finished work: what is tested now, what waits to be merged, then what was merged last.
     pub merge: Vec<(BoardTask, MergeState)>,
     /// The next tasks.
     pub next: Vec<BoardTask>,
@@ -118,6 +118,10 @@ pub struct WorkerBoard {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeState {
+    /// The checks run since then.
+    Tested {
+        since: UnixTime,
+    },
     Waits,
     Merged,
 }
@@ -136,10 +140,19 @@ impl WorkerBoard {
 
     fn take(&mut self, report: &QueueSummary) {
         self.done = report.done;
-        let waits = report.to_merge.iter().map(|task| (task, MergeState::Waits));
-        let merged = report.merged.iter().map(|task| (task, MergeState::Merged));
-        let merge = waits.chain(merged);
-        self.merge = merge.map(|(task, state)| (task.clone(), state)).collect();
+        let tested = report.tested.iter().map(|test| {
+            let state = MergeState::Tested { since: test.since };
+            (BoardTask::tested(test, &report.to_merge), state)
+        });
+        let is_tested = |task: &&BoardTask| {
+            let mut tests = report.tested.iter();
+            tests.any(|test| test.tasks.contains(&task.name))
+        };
+        let waits = report.to_merge.iter().filter(|task| !is_tested(task));
+        let waits = waits.map(|task| (task.clone(), MergeState::Waits));
+        let merged = report.merged.iter();
+        let merged = merged.map(|task| (task.clone(), MergeState::Merged));
+        self.merge = tested.chain(waits).chain(merged).collect();
         self.next.clone_from(&report.next);
     }
 
@@ -650,16 +663,21 @@ impl HomeModel {
                 None
             }
         });
+        let tests = self.worker.as_ref().is_some_and(|worker| {
+            let mut merges = worker.merge.iter();
+            merges.any(|(_, state)| matches!(state, MergeState::Tested { .. }))
+        });
         let running: Vec<HomeRow> = rows
             .filter(|row| row.session.has_clock())
             .cloned()
             .collect();
-        if running.is_empty() {
+        if running.is_empty() && !tests {
             return None;
         }
-        let spins = running
-            .iter()
-            .any(|row| row.session.words(self.now, &self.look.zone).role == ChipRole::Working);
+        let spins = tests
+            || running
+                .iter()
+                .any(|row| row.session.words(self.now, &self.look.zone).role == ChipRole::Working);
         let period = if spins && self.look.motion == MotionMode::Full {
             SPIN
         } else {

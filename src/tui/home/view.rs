@@ -29,7 +29,7 @@ use crate::{
         session_list::{ListedState, SessionGroup, short_path},
         style::spinner_frame,
         tables::queue_counts,
-        text::{counted, plain, short_span},
+        text::{counted, plain, running_clock, short_span},
         usage,
     },
     tui::{
@@ -37,7 +37,7 @@ use crate::{
         modals::frame::{KeyRow, key_in_row},
         text::{fit, wrap},
         theme::ThemeRole,
-        view::chip_role,
+        view::{chip_role, facts},
     },
 };
 
@@ -51,6 +51,8 @@ const PROJECT: usize = 28;
 const WITH_PROJECT: u16 = 80;
 /// In columns. A wider screen has the goals of the sessions in the list.
 const WITH_GOAL: usize = 140;
+/// In columns. A list that is wider has the retries of a worker's sessions.
+const WITH_RETRIES: usize = 66;
 const AGENT: usize = 14;
 const HOST: usize = 16;
 
@@ -99,7 +101,7 @@ pub fn draw(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         draw_list(model, body, buffer);
     } else if model.rows().is_empty() {
         if model.has_queue() {
-            queue_line(model).render(Rect { height: 1, ..body }, buffer);
+            queue_line(model, usize::from(body.width)).render(Rect { height: 1, ..body }, buffer);
         }
         draw_empty(model, body, buffer);
     } else {
@@ -148,17 +150,20 @@ pub fn key_at(model: &HomeModel, area: Rect, column: u16, row: u16) -> Option<Ke
 }
 
 /// ` worker · 3 jobs · claude   12 done · 3 running · 2 blocked · 9 ready   $4.20 · 1h 08m`
-fn draw_worker_header(model: &HomeModel, worker: &WorkerBoard, area: Rect, buffer: &mut Buffer) {
+/// What the header of a worker says on the right: at most this many counts, and what was used.
+fn worker_counts(
+    model: &HomeModel,
+    worker: &WorkerBoard,
+    most: usize,
+    used: Option<&str>,
+) -> Vec<Span<'static>> {
     let theme = &model.look.theme;
     let waiting = model.count(SessionGroup::NeedsYou);
     let queue = model.queue();
+    let running = model.count(SessionGroup::Running);
     let counts = [
         (worker.done, "done", ThemeRole::Good),
-        (
-            model.count(SessionGroup::Running),
-            "running",
-            ThemeRole::Text,
-        ),
+        (running, "running", ThemeRole::Text),
         (queue.ready, "ready", ThemeRole::Text),
         (queue.waiting, "waiting", ThemeRole::Faint),
     ];
@@ -167,11 +172,21 @@ fn draw_worker_header(model: &HomeModel, worker: &WorkerBoard, area: Rect, buffe
         let verb = if waiting == 1 { "needs" } else { "need" };
         right.push(theme.span(ThemeRole::Alert, format!(" {waiting} {verb} you ")));
     }
-    for (count, what, role) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+    let shown = counts.into_iter().filter(|(count, ..)| *count > 0);
+    for (count, what, role) in shown.take(most) {
         let gap = if right.is_empty() { "" } else { " · " };
         right.push(theme.span(ThemeRole::Faint, gap));
         right.push(theme.span(role, format!("{count} {what}")));
     }
+    if let Some(used) = used {
+        right.push(theme.span(ThemeRole::Faint, format!("   {used}")));
+    }
+    right.push(Span::raw(" "));
+    right
+}
+
+fn draw_worker_header(model: &HomeModel, worker: &WorkerBoard, area: Rect, buffer: &mut Buffer) {
+    let theme = &model.look.theme;
     let (cost, took) = (model.worker_cost(), model.now.since(worker.started));
     let cost = usage::cost(cost);
     let took = short_span(TimeSpan(took.0 - took.0 % 60_000));
@@ -181,10 +196,25 @@ fn draw_worker_header(model: &HomeModel, worker: &WorkerBoard, area: Rect, buffe
         .chain([took])
         .filter(|part| !part.is_empty())
         .collect();
-    if !used.is_empty() {
-        right.push(theme.span(ThemeRole::Faint, format!("   {}", used.join(" · "))));
-    }
-    right.push(Span::raw(" "));
+    let used = Some(used.join(" · ")).filter(|used| !used.is_empty());
+    let used = used.as_deref();
+    // What matters least is left out first.
+    let forms = [
+        (4, used),
+        (3, used),
+        (2, used),
+        (2, None),
+        (1, None),
+        (0, None),
+    ];
+    let mut forms = forms
+        .map(|(most, used)| worker_counts(model, worker, most, used))
+        .into_iter();
+    let fits = |right: &Vec<Span<'static>>| {
+        let width: usize = right.iter().map(Span::width).sum();
+        width + " worker ".len() <= usize::from(area.width)
+    };
+    let right = forms.find(fits).unwrap_or_default();
     let width: usize = right.iter().map(Span::width).sum();
     let state = if worker.finishes {
         " · finishes its sessions"
@@ -248,7 +278,10 @@ fn board_row(
         BoardPart::Merge => {
             let (task, state) = worker.merge.get(nth)?;
             match state {
-                MergeState::Waits => (task, "⇄", ThemeRole::Running),
+                MergeState::Tested { .. } => {
+                    (task, spinner(model).unwrap_or("▸"), ThemeRole::Running)
+                }
+                MergeState::Waits => (task, "⇄", ThemeRole::Faint),
                 MergeState::Merged => (task, "✓", ThemeRole::Good),
             }
         }
@@ -257,14 +290,29 @@ fn board_row(
             (task, "·", ThemeRole::Faint)
         }
     };
-    let name = format!("{}  ", plain(&task.name));
-    let note = format!("  {}", plain(&task.note));
+    let (state, faint) = match worker.merge.get(nth).filter(|_| part == BoardPart::Merge) {
+        Some((_, MergeState::Tested { since })) => {
+            let time = running_clock(model.now.since(*since));
+            (
+                format!("  {} {time:>6}", plain(&task.note)),
+                ThemeRole::Text,
+            )
+        }
+        Some((_, MergeState::Waits | MergeState::Merged)) | None => {
+            (format!("  {}", plain(&task.note)), ThemeRole::Faint)
+        }
+    };
+    let note = fit(&state, width.saturating_sub(5));
+    let name = fit(
+        &plain(&task.name),
+        width.saturating_sub(7 + note.width()).max(4),
+    ) + "  ";
     let room = width.saturating_sub(5 + name.width() + note.width());
     Some(Line::from(vec![
         theme.span(role, format!("  {sign} ")),
         theme.span(ThemeRole::Text, name),
         theme.span(ThemeRole::Text, filled(&plain(&task.goal), room)),
-        theme.span(ThemeRole::Faint, note),
+        theme.span(faint, note),
     ]))
 }
 
@@ -326,6 +374,7 @@ struct HomeColumns {
     branch: usize,
     agent: usize,
     iteration: usize,
+    retries: usize,
     time: usize,
     age: usize,
     cost: usize,
@@ -338,6 +387,7 @@ struct RowTexts<'a> {
     row: &'a HomeRow,
     project: String,
     iteration: String,
+    retries: String,
     time: String,
     age: String,
     cost: String,
@@ -354,6 +404,12 @@ impl<'a> RowTexts<'a> {
                 format!("{}/{}", session.iteration, session.max_iterations)
             } else {
                 String::new()
+            },
+            retries: match (session.group(), session.retries) {
+                (SessionGroup::Ended, _) | (_, (_, 0)) => String::new(),
+                (SessionGroup::NeedsYou | SessionGroup::Running, (used, limit)) => {
+                    facts::dots(used, limit)
+                }
             },
             time: session.time(model.now, &model.look.zone),
             age: session.age(model.now, &model.look.zone),
@@ -378,6 +434,11 @@ impl HomeColumns {
             0..100 => 14,
             100..160 => 20,
             160.. => PROJECT,
+        };
+        let with_retries = if model.worker.is_some() {
+            WITH_RETRIES
+        } else {
+            WITH_GOAL
         };
         let mut columns = Self {
             name: widest(&|one| one.row.session.name.width(), small),
@@ -406,6 +467,10 @@ impl HomeColumns {
                 widest(&|one| one.row.session.agent.width(), AGENT),
             ),
             iteration: widest(&|one| one.iteration.width(), 9),
+            retries: of(
+                width >= with_retries,
+                widest(&|one| one.retries.width(), 10),
+            ),
             time: widest(&|one| one.time.width(), 16),
             age: of(width >= 120, widest(&|one| one.age.width(), 10)),
             cost: of(width >= 110, widest(&|one| one.cost.width(), 9)),
@@ -422,7 +487,8 @@ impl HomeColumns {
             columns.agent,
         ]
         .into_iter()
-        .chain([columns.iteration, columns.time, columns.age, columns.cost])
+        .chain([columns.iteration, columns.retries, columns.time])
+        .chain([columns.age, columns.cost])
         .sum::<usize>();
         columns.what = width.saturating_sub(fixed);
         // What is left on a wide screen says what each session is for.
@@ -467,7 +533,7 @@ fn draw_list(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
         };
         match line {
             HomeLine::Heading(group) => heading(model, group).render(place, buffer),
-            HomeLine::Queue => queue_line(model).render(place, buffer),
+            HomeLine::Queue => queue_line(model, usize::from(place.width)).render(place, buffer),
             HomeLine::Board(part, tasks) => {
                 board_heading(model, part, tasks).render(place, buffer);
             }
@@ -529,9 +595,10 @@ fn draw_detail(model: &HomeModel, area: Rect, buffer: &mut Buffer) {
 }
 
 /// What the queues have to do.
-fn queue_line(model: &HomeModel) -> Line<'static> {
+fn queue_line(model: &HomeModel, width: usize) -> Line<'static> {
     let theme = &model.look.theme;
     let counts = queue_counts(model.queue()).unwrap_or_default();
+    let counts = fit(&counts, width.saturating_sub(" QUEUE  ".len()));
     Line::from(vec![
         Span::styled(
             " QUEUE",
@@ -634,6 +701,14 @@ fn row_line(
         Span::styled(left(&session.branch, columns.branch), faint),
         Span::styled(left(&session.agent, columns.agent), faint),
         Span::styled(right(&texts.iteration, columns.iteration), faint),
+        Span::styled(
+            right(&texts.retries, columns.retries),
+            theme.style(if session.retries.0 > 0 {
+                ThemeRole::Warning
+            } else {
+                ThemeRole::Faint
+            }),
+        ),
         Span::styled(right(&texts.time, columns.time), faint),
         Span::styled(right(&texts.age, columns.age), faint),
         Span::styled(right(&texts.cost, columns.cost), faint),

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
-use expect_test::expect_file;
+use expect_test::{expect, expect_file};
 use ratatui::{buffer::Buffer, layout::Rect};
 
 use crate::support::screen::{frame_of, styles_of};
@@ -40,6 +40,7 @@ use creel::{
         keymap::Keymap,
         theme::ScreenTheme,
     },
+    worktrees::merge_report::MergeReport,
 };
 
 /// Columns and rows.
@@ -63,6 +64,7 @@ fn session(name: &str, project: &str, minutes: i64, state: ListedState) -> Sessi
         },
     );
     let listed = ListedSession {
+        retries: if name == "docs" { (2, 5) } else { (0, 5) },
         agent: "claude".into(),
         goal: goal(name).into(),
         iteration: 2,
@@ -107,6 +109,7 @@ fn works() -> ListedState {
         since,
         last_update: since,
         silent: false,
+        step: None,
         then: None,
     })
 }
@@ -748,11 +751,78 @@ fn worker(size: Cells) -> HomeModel {
     model
 }
 
+/// A worker whose merge queue tests these tasks.
+fn merging(size: Cells, tested: &[&str]) -> HomeModel {
+    let mut model = worker(size);
+    let queue = "shop".to_owned();
+    let done = QueuedTaskState::Completed {
+        result: None,
+        by: None,
+        completed_at: "2026-01-01T00:00:00Z".to_owned(),
+    };
+    let task = |id: &str| QueuedTask {
+        branch: Some(format!("creel/task-{id}")),
+        state: done.clone(),
+        ..QueuedTask::new(
+            TaskSpec {
+                id: id.to_owned(),
+                description: TaskDescription {
+                    goal: format!("Goal of {id}"),
+                    ..TaskDescription::default()
+                },
+                ..TaskSpec::default()
+            },
+            UnixTime(NOW),
+        )
+    };
+    let tasks = ["t3", "t5", "t6"].map(task);
+    let mut report = summary_of_fleet(tasks.iter().map(|task| (&queue, task)));
+    report.tested.push(MergeReport {
+        tasks: tested.iter().map(|id| (*id).to_owned()).collect(),
+        number: 1,
+        checks: 2,
+        check: "cargo test".to_owned(),
+        since: UnixTime(NOW - 42_000),
+    });
+    update(&mut model, HomeEvent::Queue(report));
+    model
+}
+
+#[test]
+fn the_screen_of_a_worker_shows_what_the_merge_queue_tests() {
+    let shown = |tested: &[&str]| {
+        let mut model = merging((80, 24), tested);
+        assert!(model.next_tick().is_some());
+        let frame = frame(&mut model);
+        let rows = frame.lines().skip_while(|row| !row.starts_with(" MERGE"));
+        rows.take(4)
+            .map(|row| format!("{row}\n"))
+            .collect::<String>()
+    };
+    expect![[r#"
+         MERGE  2
+          ⠋ t3 + t5  cargo test                  testing together, 1 of 2 checks   0:42
+          ⇄ t6  Goal of t6                                           waits to be merged
+         ENDED  5
+         MERGE  3
+          ⠋ t3  Goal of t3                                testing, 1 of 2 checks   0:42
+          ⇄ t5  Goal of t5                                           waits to be merged
+          ⇄ t6  Goal of t6                                           waits to be merged
+         MERGE  4
+          ⠋ the base branch  cargo test                   testing, 1 of 2 checks   0:42
+          ⇄ t3  Goal of t3                                           waits to be merged
+          ⇄ t5  Goal of t5                                           waits to be merged
+    "#]]
+    .assert_eq(&(shown(&["t3", "t5"]) + &shown(&["t3"]) + &shown(&[])));
+}
+
 #[test]
 fn the_screen_of_a_worker_shows_its_tasks_by_state() {
     let mut sheet = String::new();
     for size in [(60, 16), (80, 24), (120, 35), (200, 50)] {
         sheet += &format!("== {}x{} ==\n{}", size.0, size.1, frame(&mut worker(size)));
+        let mut merging = merging(size, &["t3", "t5"]);
+        sheet += &format!("-- merging --\n{}", frame(&mut merging));
     }
     expect_file!["../../frames/worker.txt"].assert_eq(&sheet);
 }
@@ -798,6 +868,19 @@ fn a_wide_screen_shows_what_happened_last_in_the_selected_session() {
     update(&mut model, HomeEvent::Preview(key, lines));
     assert_eq!(model.preview_to_read(), None, "nothing has changed");
     expect_file!["../../frames/home-preview-160.txt"].assert_eq(&frame(&mut model));
+    for (size, expected) in [
+        ((120, 40), expect_file!["../../frames/home-preview-120.txt"]),
+        ((200, 50), expect_file!["../../frames/home-preview-200.txt"]),
+    ] {
+        let mut model = home(size);
+        let key = model.preview_to_read().expect("a session is selected");
+        let lines = vec![line(
+            "I'll look at the failing test first.",
+            EventTone::Plain,
+        )];
+        update(&mut model, HomeEvent::Preview(key, lines));
+        expected.assert_eq(&frame(&mut model));
+    }
     press(&mut model, "j");
     assert!(!frame(&mut model).contains("failing test"));
     assert!(model.preview_to_read().is_some());
