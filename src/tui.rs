@@ -49,10 +49,9 @@ use std::{
 
 use crossterm::event::{Event, KeyEvent};
 use memory::ScreenMemory;
-use modals::editor::EditorPurpose;
 use model::{ScreenMode, ScreenModel};
 use replay::ReplayPlayer;
-use request::{CloseBehavior, ScreenEvent, ScreenRequest};
+use request::{CloseBehavior, OutsideText, ScreenEvent, ScreenRequest};
 use rustix::process::Signal;
 use screen_terminal::{
     ECHO, ScreenTerminal, SuspendResult, TerminalKeys, event_stream, next_event, until_frame,
@@ -447,8 +446,8 @@ impl Tui {
             ScreenRequest::LeaveAtOnce => self.stay = ExitCondition::NoLonger(ScreenExit::AtOnce),
             ScreenRequest::LeaveAtTheEnd => self.stay = ExitCondition::UntilTheEnd,
             ScreenRequest::Copy(text) => self.terminal.screen.copy(&text)?,
-            ScreenRequest::EditOutside(purpose, text) => {
-                return self.edit_outside(purpose, text).await;
+            ScreenRequest::EditOutside(what, text) => {
+                return self.edit_outside(what, text).await;
             }
             ScreenRequest::Suspend => self.suspend()?,
             ScreenRequest::Redraw => self.terminal.screen.redraw(),
@@ -488,7 +487,7 @@ impl Tui {
     /// Hands the terminal to the user's editor until it exits.
     async fn edit_outside(
         &mut self,
-        purpose: EditorPurpose,
+        what: OutsideText,
         before: String,
     ) -> io::Result<Option<ScreenEvent>> {
         let sheet = match EditorFile::new(&before) {
@@ -515,11 +514,7 @@ impl Tui {
             Ok(text) => {
                 // creel has the text now: a refused command brings it back on the screen.
                 sheet.remove();
-                ScreenEvent::Edited {
-                    purpose,
-                    before,
-                    text,
-                }
+                ScreenEvent::Edited { what, before, text }
             }
             Err(why) => ScreenEvent::Failed(why.to_string()),
         }))

@@ -147,6 +147,16 @@ impl IterationTally {
         }
     }
 
+    /// Whether a cost is known.
+    pub const fn has_cost(&self) -> bool {
+        self.cost.is_some()
+    }
+
+    /// Whether a file has changed.
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty() || self.more_files > 0
+    }
+
     pub fn line(&self) -> IterationLine {
         let result = match self.outcome {
             Some(IterationOutcome::Done) => IterationResult::Passed,

@@ -77,6 +77,23 @@ pub struct SessionDiff {
     pub notes: Vec<String>,
 }
 
+impl SessionDiff {
+    /// How many lines were added and removed. None if anything about the changes is not known.
+    pub fn counted_lines(&self) -> Option<(usize, usize)> {
+        if self.more_files > 0 || !self.notes.is_empty() {
+            return None;
+        }
+        let mut files = self.files.iter();
+        files.try_fold((0, 0), |(added, removed), file| {
+            let is_known = file.source == DiffSource::Contents;
+            Some((
+                added + file.added.filter(|_| is_known)?,
+                removed + file.removed?,
+            ))
+        })
+    }
+}
+
 #[cfg(test)]
 impl SessionDiff {
     /// The diff of a session without a commit, for tests of its forms.

@@ -2,6 +2,7 @@
 //!
 //! # Invariants
 //! - Without a new record, nothing is read again.
+//! - The lines of a finished iteration are read once, and only when its row is in sight.
 
 use std::rc::Rc;
 
@@ -131,6 +132,11 @@ impl ScreenModel {
     /// Takes changes that were read.
     pub(super) fn take_changes(&mut self, part: DiffPart, read: Result<Box<PatchRows>, String>) {
         let read: Result<Rc<PatchRows>, String> = read.map(|rows| Rc::from(*rows));
+        if let (DiffPart::Iteration(number), Ok(rows)) = (part, &read)
+            && let Some(lines) = rows.counted
+        {
+            self.stream.count_lines(number, lines);
+        }
         for modal in &mut self.modals {
             if let Modal::Diff(diff) = modal
                 && diff.part() == Some(part)
@@ -166,9 +172,12 @@ impl ScreenModel {
 
     /// The changes to read now, if any.
     pub fn due_changes(&mut self) -> Vec<DiffPart> {
+        let (places, width) = (&self.frame.places, self.frame.size.0);
+        let iteration = self.stream.uncounted_iteration(places, width);
+        let iteration = iteration.map(DiffPart::Iteration);
         let is_due = self.changes_due().is_some_and(|due| due <= self.now);
         let Some(turn) = self.changes.turn.filter(|_| is_due) else {
-            return Vec::new();
+            return iteration.into_iter().collect();
         };
         (self.changes.is_stale, self.changes.is_asked) = (false, true);
         self.changes.read = self.now;
@@ -178,14 +187,6 @@ impl ScreenModel {
         };
         let own = DiffPart::Turn(turn);
         let others = over.filter(|part| *part != own);
-        [own].into_iter().chain(others).collect()
-    }
-
-    /// The patch that is shown.
-    pub(super) fn shown_patch(&self) -> String {
-        match self.modals.last() {
-            Some(Modal::Diff(diff)) => diff.text().to_owned(),
-            Some(_) | None => String::new(),
-        }
+        [own].into_iter().chain(others).chain(iteration).collect()
     }
 }

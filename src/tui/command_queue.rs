@@ -46,7 +46,7 @@ impl UndeliveredCommand {
     /// The message after the screen has closed, with the text that the user wrote, if any. A
     /// refused command without text needs none: a session that ends refuses what a key asked for.
     pub(super) fn words(&self, sent: &mut SentDrafts) -> Option<String> {
-        let mut what = |command| sent.take(command).map(|editor| editor.text());
+        let mut what = |command| sent.take(command).map(|draft| draft.text());
         match self {
             Self::Unsent(command) => Some(format!(
                 "not sent: {}",

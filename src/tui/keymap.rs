@@ -136,6 +136,9 @@ actions! {
     Viewer ViewerKey {
         Close "close" "close",
         Wrap "wrap" "wrap long lines or not",
+        Mark "mark" "mark lines to copy, from here on; again: unmark them",
+        MarkDown "mark-down" "mark this line and the next one",
+        MarkUp "mark-up" "mark this line and the one before",
     }
     Diff DiffKey {
         NextPart "next-part" "changes of the iteration, of the session, of the turn",

@@ -1,12 +1,14 @@
-//! Dialogs over the panes: gates, the editor, viewers, changes, help, the palette, questions.
+//! Dialogs over the panes: gates, the editor, forms, viewers, changes, help, the palette, questions.
 
 pub mod diff;
 pub mod editor;
 pub mod frame;
 pub mod gate;
 pub mod help;
+pub mod line_mark;
 pub mod palette;
 pub mod question;
+pub mod task_form;
 pub mod viewer;
 
 use ratatui::{
@@ -27,6 +29,7 @@ use crate::{
 pub enum Modal {
     Gate(Box<gate::GateModal>),
     Editor(Box<editor::EditorModal>),
+    TaskForm(Box<task_form::TaskForm>),
     Viewer(Box<viewer::ViewerModal>),
     Diff(Box<diff::DiffModal>),
     Help(help::HelpModal),

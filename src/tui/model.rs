@@ -17,6 +17,7 @@ use super::{
         Modal,
         editor::{EditorModal, EditorPurpose},
         gate::GateModal,
+        task_form::TaskForm,
     },
     replay::ReplayPlayer,
     runs::RunList,
@@ -125,19 +126,48 @@ pub struct Toast {
     pub role: ThemeRole,
 }
 
-/// The texts that the user wrote and sent, by the command that carries them.
+/// What the user wrote and sent.
+#[derive(Debug)]
+pub enum SentDraft {
+    Text(Box<EditorModal>),
+    Task(Box<TaskForm>),
+}
+
+impl SentDraft {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(editor) => editor.text(),
+            Self::Task(form) => form.text(),
+        }
+    }
+}
+
+/// What the user wrote and sent, with the commands that carry it and are not answered yet.
 #[derive(Debug, Default)]
-pub struct SentDrafts(Vec<(SessionCommand, Box<EditorModal>)>);
+pub struct SentDrafts(Vec<(Vec<SessionCommand>, SentDraft)>);
 
 impl SentDrafts {
-    /// Remembers the text by the command that carries it.
-    pub fn keep(&mut self, command: SessionCommand, editor: EditorModal) {
-        self.0.push((command, Box::new(editor)));
+    /// Remembers a draft until the session has accepted all of these commands.
+    pub fn keep(&mut self, commands: Vec<SessionCommand>, draft: SentDraft) {
+        self.0.push((commands, draft));
     }
 
-    /// Removes and returns the text of a command that was answered.
-    pub fn take(&mut self, command: &SessionCommand) -> Option<Box<EditorModal>> {
-        let at = self.0.iter().position(|(sent, _)| sent == command)?;
+    fn position(&self, command: &SessionCommand) -> Option<usize> {
+        self.0.iter().position(|(sent, _)| sent.contains(command))
+    }
+
+    /// The session has accepted a command.
+    pub fn accepted(&mut self, command: &SessionCommand) {
+        let Some(at) = self.position(command) else {
+            return;
+        };
+        self.0[at].0.retain(|sent| sent != command);
+        self.0.retain(|(sent, _)| !sent.is_empty());
+    }
+
+    /// Removes and returns the draft of a command that the session did not accept.
+    pub fn take(&mut self, command: &SessionCommand) -> Option<SentDraft> {
+        let at = self.position(command)?;
         Some(self.0.remove(at).1)
     }
 }
@@ -485,6 +515,7 @@ impl ScreenModel {
             Modal::Quit(_) => is_steered,
             Modal::Cancel(_) => works,
             Modal::Editor(_)
+            | Modal::TaskForm(_)
             | Modal::Viewer(_)
             | Modal::Diff(_)
             | Modal::Help(_)

@@ -5,20 +5,27 @@
 //! - A patch is read once. A row becomes a line only when it is drawn.
 //! - Text of files has no control characters.
 
-use ratatui::text::{Line, Span};
+use std::{collections::BTreeSet, ops::RangeInclusive};
+
+use ratatui::{
+    style::Style,
+    text::{Line, Span},
+};
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::{
     present::text::{counted, plain},
     report::session_diff::{ChangedFile, DiffSource, SessionDiff},
     tui::{
-        text::{expand_tabs, fit, window},
+        text::{expand_tabs, fit, window, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
 };
 
 /// How many rows are kept. `creel diff` prints all of a larger change.
 const MOST: usize = 200_000;
+/// In columns. A longer note has several rows.
+const NOTE: usize = 56;
 /// In columns. From this width on, before and after are beside each other.
 const WIDE: usize = 150;
 
@@ -74,6 +81,8 @@ pub struct PatchRows {
     digits: usize,
     /// `+12 −4 in 2 files`.
     pub summary: String,
+    /// The lines that were added and removed, if all of them are known.
+    pub counted: Option<(usize, usize)>,
     /// The patch, for the clipboard.
     pub text: String,
     files: usize,
@@ -92,11 +101,15 @@ impl PatchRows {
     pub fn new(diff: &SessionDiff) -> Self {
         let mut rows = Self {
             summary: summary(diff),
+            counted: diff.counted_lines(),
             files: diff.files.len(),
             ..Self::default()
         };
         for note in diff.notes.iter().cloned().chain(more_files(diff)) {
-            rows.lines.push(PatchLine::Note(note));
+            let rows_of_note = wrap(&[(plain(&note), Style::default())], NOTE, 0);
+            let text = rows_of_note.iter().map(ToString::to_string);
+            rows.lines
+                .extend(text.map(|text| PatchLine::Note(text.trim_end().to_owned())));
         }
         if diff.files.is_empty() && rows.lines.is_empty() {
             rows.lines
@@ -201,6 +214,24 @@ impl PatchRows {
             }
             (PatchForm::Beside, None) => false,
         }
+    }
+
+    /// The text of some rows, as a patch has it.
+    pub fn copied(&self, form: PatchForm, rows: RangeInclusive<usize>) -> String {
+        let lines_of = |row: usize| match (form, self.pairs.get(row)) {
+            (PatchForm::Stacked, _) => [Some(row), None],
+            (PatchForm::Beside, Some(PatchPair::Whole(line))) => [Some(*line), None],
+            (PatchForm::Beside, Some(PatchPair::Beside(before, now))) => [*before, *now],
+            (PatchForm::Beside, None) => [None, None],
+        };
+        // In the order of the patch: what is gone comes before what came instead.
+        let lines: BTreeSet<usize> = rows.flat_map(lines_of).flatten().collect();
+        let line = |n: usize| {
+            self.lines
+                .get(n)
+                .map(|line| format!("{}{}\n", sign_of(line), text_of(line)))
+        };
+        lines.into_iter().filter_map(line).collect()
     }
 
     /// A row, from a column of its text on.
@@ -385,6 +416,20 @@ fn text_of(line: &PatchLine) -> &str {
         | PatchLine::Same { text, .. }
         | PatchLine::Gone(_, text)
         | PatchLine::New(_, text) => text,
+    }
+}
+
+/// What a patch has before the text of a line.
+const fn sign_of(line: &PatchLine) -> &'static str {
+    match line {
+        PatchLine::Empty
+        | PatchLine::Listed(..)
+        | PatchLine::File(..)
+        | PatchLine::Note(_)
+        | PatchLine::Hunk(_) => "",
+        PatchLine::Same { .. } => " ",
+        PatchLine::Gone(..) => "-",
+        PatchLine::New(..) => "+",
     }
 }
 

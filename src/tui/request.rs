@@ -37,11 +37,19 @@ pub enum ScreenEvent {
     Diffed(DiffPart, Result<Box<PatchRows>, String>),
     /// The user's editor was closed.
     Edited {
-        purpose: EditorPurpose,
+        what: OutsideText,
         /// The text that the editor was opened with.
         before: String,
         text: String,
     },
+}
+
+/// What the user's own editor is opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutsideText {
+    Text(EditorPurpose),
+    /// The field with the focus, of the form of a task.
+    TaskField,
 }
 
 /// Something that the screen cannot do itself.
@@ -59,7 +67,7 @@ pub enum ScreenRequest {
     LeaveAtOnce,
     Copy(String),
     /// Open a text in the user's editor.
-    EditOutside(EditorPurpose, String),
+    EditOutside(OutsideText, String),
     /// Stop the process until the shell continues it.
     Suspend,
     Redraw,

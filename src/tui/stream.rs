@@ -42,7 +42,7 @@ use crate::{
     },
     tui::{
         stream::{
-            parts::StreamPart,
+            parts::{PartColumns, StreamPart},
             rows::{BlockRows, LiveAnswerTail, size},
             timeline::SessionTimeline,
         },
@@ -182,6 +182,7 @@ pub struct SessionStream {
     parts: Vec<StreamPart>,
     /// Iterations that stayed open because the user had scrolled back.
     kept: Vec<usize>,
+    part_columns: PartColumns,
     timeline: SessionTimeline,
 }
 
@@ -215,6 +216,7 @@ impl Default for SessionStream {
             live_end: LiveAnswerTail::default(),
             parts: Vec::new(),
             kept: Vec::new(),
+            part_columns: PartColumns::default(),
             timeline: SessionTimeline::default(),
         }
     }

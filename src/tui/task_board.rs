@@ -7,7 +7,7 @@
 //! - Every task that passes the filter has exactly one row, in the list and in the tree.
 //! - The selected task stays selected while other tasks come and go.
 
-pub mod form;
+pub mod details;
 
 use std::{cell::OnceCell, cmp::Reverse, collections::HashMap};
 

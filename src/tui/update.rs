@@ -19,7 +19,7 @@ use super::{
         help::HelpModal,
         palette::PaletteModal,
     },
-    model::{Pane, ScreenMode, ScreenModel},
+    model::{Pane, ScreenMode, ScreenModel, SentDraft},
     stream::RecordLoader,
     theme::ThemeRole,
     view,
@@ -48,7 +48,7 @@ use pane::{
     focus, focus_by, leave, on_pending_key, on_replay_key, on_scroll_key, on_stream, on_stream_key,
     open_row, quit, steer, wheel, write,
 };
-use task::on_task_key;
+use task::{on_form_key, on_task_key};
 
 /// Applies an event and returns the requests that follow.
 pub fn update(
@@ -72,6 +72,7 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
         ScreenEvent::Mouse(mouse) => on_mouse(model, mouse, reload),
         ScreenEvent::Paste(text) => match model.modals.last_mut() {
             Some(Modal::Editor(editor)) => editor.paste(&text),
+            Some(Modal::TaskForm(form)) => form.paste(&text),
             Some(Modal::Search(search)) => {
                 search.query.push_str(text.lines().next().unwrap_or(""));
             }
@@ -100,12 +101,14 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
             };
         }
         ScreenEvent::Accepted(command) => {
-            model.drafts.sent.take(&command);
+            model.drafts.sent.accepted(&command);
         }
         ScreenEvent::Refused(command, why) => {
             // Bring the refused text back, so that the user can correct it.
-            if let Some(editor) = model.drafts.sent.take(&command) {
-                bring_back(model, editor);
+            match model.drafts.sent.take(&command) {
+                Some(SentDraft::Text(editor)) => bring_back(model, Modal::Editor(editor)),
+                Some(SentDraft::Task(form)) => bring_back(model, Modal::TaskForm(form)),
+                None => {}
             }
             model.say(ThemeRole::Warning, why);
         }
@@ -113,10 +116,15 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
             // The command may have arrived, so the user should decide whether to send it again: a
             // message becomes a draft, and any other text comes back with a note.
             match model.drafts.sent.take(&command) {
-                Some(editor) if editor.purpose.keeps_a_draft() => {
+                Some(SentDraft::Text(editor)) if editor.purpose.keeps_a_draft() => {
                     model.keep_draft(&editor.purpose, &editor.text());
                 }
-                Some(editor) => bring_back(model, Box::new(editor.in_doubt())),
+                Some(SentDraft::Text(editor)) => {
+                    bring_back(model, Modal::Editor(Box::new(editor.in_doubt())));
+                }
+                Some(SentDraft::Task(form)) => {
+                    bring_back(model, Modal::TaskForm(Box::new(form.in_doubt())));
+                }
                 None => {}
             }
             model.say(ThemeRole::Warning, why);
@@ -128,26 +136,21 @@ fn on_event(model: &mut ScreenModel, msg: ScreenEvent, reload: RecordLoader<'_>)
             model.modals.push(Modal::Viewer(Box::new(viewer)));
         }
         ScreenEvent::Diffed(part, read) => model.take_changes(part, read),
-        ScreenEvent::Edited {
-            purpose,
-            before,
-            text,
-        } => edited_outside(model, purpose, &before, &text),
+        ScreenEvent::Edited { what, before, text } => edited_outside(model, what, &before, &text),
     }
 }
 
 /// Shows a text again that the session did not accept. This can happen late: a dialog that receives
 /// keys by then keeps them, and the editor goes below it. Only a text for a gate goes above a gate.
-fn bring_back(model: &mut ScreenModel, editor: Box<EditorModal>) {
+fn bring_back(model: &mut ScreenModel, draft: Modal) {
+    let is_of_a_gate = matches!(&draft, Modal::Editor(editor) if editor.purpose.is_of_a_gate());
     let over = match model.modals.last() {
         None => true,
-        Some(Modal::Gate(_)) => editor.purpose.is_of_a_gate(),
+        Some(Modal::Gate(_)) => is_of_a_gate,
         Some(_) => false,
     };
     let below = usize::from(!over);
-    model
-        .modals
-        .insert(model.modals.len() - below, Modal::Editor(editor));
+    model.modals.insert(model.modals.len() - below, draft);
 }
 
 fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
@@ -161,6 +164,7 @@ fn on_key(model: &mut ScreenModel, key: KeyEvent, reload: RecordLoader<'_>) {
         None => on_pane_key(model, key, reload),
         Some(Modal::Gate(_)) => on_gate_key(model, key),
         Some(Modal::Editor(_)) => on_editor_key(model, key),
+        Some(Modal::TaskForm(_)) => on_form_key(model, key),
         Some(Modal::Viewer(_)) => on_viewer_key(model, key),
         Some(Modal::Diff(_)) => on_diff_key(model, key),
         Some(Modal::Help(_)) => on_help_key(model, key),
@@ -541,6 +545,11 @@ fn click(model: &mut ScreenModel, column: u16, row: u16, reload: RecordLoader<'_
             let chosen = question.choice_at(area, column, row);
             if let Some(chosen) = chosen {
                 answer_question(model, chosen + 1);
+            }
+        }
+        Some(Modal::TaskForm(form)) => {
+            if form.click(area, column, row) {
+                form.key(KeyEvent::from(KeyCode::Char(' ')));
             }
         }
         Some(_) => {}

@@ -68,6 +68,7 @@ pub fn key_at(model: &ScreenModel, column: u16, row: u16) -> Option<KeyEvent> {
         Some(Modal::Viewer(_) | Modal::Diff(_)) => hints(area.bottom().checked_sub(2)),
         Some(Modal::Help(_)) => hints(area.bottom().checked_sub(1)),
         Some(Modal::Editor(editor)) => hints(Some(editor.hint_row(area))),
+        Some(Modal::TaskForm(form)) => hints(Some(form.hint_row(area))),
         Some(Modal::Gate(gate)) if gate.hint_row() == Some(row) => Some(KeyRow::Hints),
         Some(Modal::Quit(question)) => hints(Some(question.hint_row(area))),
         Some(Modal::Remove(question) | Modal::Cancel(question)) => {
@@ -186,6 +187,7 @@ pub fn prepare(model: &mut ScreenModel, area: Rect, reload: RecordLoader<'_>) {
                 }
             }
             Modal::Editor(editor) => editor.prepare(&model.look.theme),
+            Modal::TaskForm(form) => form.prepare(&model.look.theme),
             Modal::Help(help) => help.prepare(&model.look.keymap, &model.look.theme, area),
             Modal::Viewer(viewer) => viewer.prepare(&model.runs, model.moment(), &model.look, area),
             Modal::Diff(diff) => diff.prepare(&model.look.theme, area),
@@ -276,6 +278,7 @@ fn draw_places(model: &ScreenModel, places: &ScreenLayout, area: Rect, buffer: &
         match modal {
             Modal::Gate(gate) => gate.draw(model, theme, buffer),
             Modal::Editor(editor) => editor.draw(theme, area, below, buffer),
+            Modal::TaskForm(form) => form.draw(theme, area, buffer),
             Modal::Viewer(viewer) => viewer.draw(&model.look.keymap, theme, area, buffer),
             Modal::Diff(diff) => diff.draw(&model.look.keymap, theme, area, buffer),
             Modal::Help(help) => help.draw(&model.look.keymap, theme, area, buffer),
@@ -313,12 +316,13 @@ fn announce_gate(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer: &
             format!("{} answer", model.look.keymap.key(GlobalKey::ShowGate))
         }
         // A gate that the user closed for later is known.
-        Some(Modal::Editor(_)) if model.later_gate.is_none() => {
+        Some(Modal::Editor(_) | Modal::TaskForm(_)) if model.later_gate.is_none() => {
             "waits until you close this".to_owned()
         }
         Some(
             Modal::Gate(_)
             | Modal::Editor(_)
+            | Modal::TaskForm(_)
             | Modal::Palette(_)
             | Modal::Search(_)
             | Modal::Quit(_)

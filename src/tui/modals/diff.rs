@@ -20,8 +20,12 @@ use crate::{
     report::session_diff::DiffPart,
     tui::{
         keymap::{DiffKey, GateKey, GlobalKey, KeyAction, Keymap, ScrollKey, ViewerKey},
-        modals::frame::{framed, keys_that_fit, mark_matches},
+        modals::{
+            frame::{framed, keys_that_fit, mark_matches},
+            line_mark::{LineMark, MatchCount},
+        },
         patch::{PatchForm, PatchRows},
+        stream::SearchHit,
         text::fit,
         theme::{ScreenTheme, ThemeRole},
     },
@@ -48,6 +52,9 @@ pub struct DiffModal {
     left: usize,
     /// What was searched for last, in lower case.
     query: String,
+    matches: MatchCount,
+    /// The rows that the user has marked.
+    mark: Option<LineMark>,
     /// The size of the text, as it was drawn last.
     room: (usize, usize),
     shown: Vec<Line<'static>>,
@@ -70,6 +77,8 @@ impl DiffModal {
             top: 0,
             left: 0,
             query: String::new(),
+            matches: MatchCount::default(),
+            mark: None,
             room: (80, 20),
             shown: Vec::new(),
         }
@@ -84,6 +93,7 @@ impl DiffModal {
     pub fn next_part(&mut self) -> Option<DiffPart> {
         self.at = (self.at + 1) % self.choices.len().max(1);
         (self.content, self.top, self.left) = (DiffContent::Reading, 0, 0);
+        self.mark = None;
         self.part()
     }
 
@@ -93,6 +103,8 @@ impl DiffModal {
             Ok(rows) => DiffContent::Ready(rows),
             Err(why) => DiffContent::Failed(why),
         };
+        // The rows can be other ones.
+        (self.matches, self.mark) = (MatchCount::default(), None);
         self.top = self.top.min(self.last_top());
     }
 
@@ -111,12 +123,19 @@ impl DiffModal {
         self.count().saturating_sub(self.room.1)
     }
 
-    /// The patch.
-    pub fn text(&self) -> &str {
-        match &self.content {
-            DiffContent::Ready(rows) => &rows.text,
-            DiffContent::Reading | DiffContent::Failed(_) => "",
+    /// What the key copies: the marked rows, else the patch.
+    pub fn copied(&self) -> String {
+        let form = self.form();
+        match (&self.content, self.mark) {
+            (DiffContent::Ready(rows), Some(mark)) => rows.copied(form, mark.lines()),
+            (DiffContent::Ready(rows), None) => rows.text.clone(),
+            (DiffContent::Reading | DiffContent::Failed(_), _) => String::new(),
         }
+    }
+
+    /// Removes the mark. Returns whether there was one.
+    pub fn unmark(&mut self) -> bool {
+        self.mark.take().is_some()
     }
 
     #[expect(
@@ -125,6 +144,14 @@ impl DiffModal {
     )]
     pub fn key(&mut self, action: KeyAction) {
         let page = self.room.1.saturating_sub(1).max(1);
+        let place = (self.top, self.count());
+        if LineMark::key(&mut self.mark, action, place, page) {
+            if let Some(mark) = self.mark {
+                let lowest = (mark.cursor + 1).saturating_sub(self.room.1);
+                self.top = self.top.max(lowest).min(mark.cursor);
+            }
+            return;
+        }
         match action {
             KeyAction::Diff(DiffKey::NextFile) => self.show_file(true),
             KeyAction::Diff(DiffKey::PreviousFile) => self.show_file(false),
@@ -147,18 +174,21 @@ impl DiffModal {
         }
     }
 
-    /// Moves to the next or previous row that contains the text, going around; returns whether
-    /// there is one. An empty text removes the highlights.
-    pub fn search(&mut self, query: &str, forward: bool) -> bool {
+    /// Moves to the next or previous row that contains the text, going around. Returns the match,
+    /// if there is one. An empty text removes the highlights.
+    pub fn search(&mut self, query: &str, forward: bool) -> Option<SearchHit> {
         let query = query.to_lowercase();
         let is_again = query == self.query;
-        self.query.clone_from(&query);
+        if !is_again {
+            self.query.clone_from(&query);
+            self.matches = MatchCount::default();
+        }
         let (form, count, top) = (self.form(), self.count(), self.top);
         let DiffContent::Ready(rows) = &self.content else {
-            return false;
+            return None;
         };
         if query.is_empty() {
-            return true;
+            return None;
         }
         let holds = |row: &usize| rows.holds(form, *row, &query);
         let from = top + usize::from(is_again);
@@ -170,8 +200,14 @@ impl DiffModal {
                 .chain((top.min(count)..count).rev())
                 .find(holds)
         };
-        self.top = found.unwrap_or(top);
-        found.is_some()
+        let found = found?;
+        self.matches
+            .advance(count, |row| rows.holds(form, row, &query));
+        self.top = found;
+        if let Some(mark) = &mut self.mark {
+            mark.cursor = found;
+        }
+        Some(self.matches.hit(found, count))
     }
 
     /// Makes the visible rows.
@@ -192,7 +228,10 @@ impl DiffModal {
             }
             DiffContent::Ready(rows) => (self.top..rows.len(form))
                 .take(self.room.1)
-                .map(|row| rows.row(form, row, (self.left, self.room.0), theme))
+                .map(|row| {
+                    let line = rows.row(form, row, (self.left, self.room.0), theme);
+                    LineMark::shown(self.mark, row, line, theme)
+                })
                 .collect(),
         };
     }
@@ -241,11 +280,17 @@ impl DiffModal {
             }
             DiffContent::Ready(_) | DiffContent::Reading | DiffContent::Failed(_) => String::new(),
         };
+        if let Some(mark) = self.mark {
+            let copy = format!("{} copy", keymap.key(ScrollKey::Copy));
+            let unmark = format!("{} unmark", keymap.key(ViewerKey::Close));
+            return vec![mark.words(), copy, unmark];
+        }
         let others = self.choices.len() > 1;
         let keys = [
             (KeyAction::Diff(DiffKey::NextPart), "other part", others),
             (DiffKey::NextFile.into(), "next file", true),
             (ScrollKey::Search.into(), "search", true),
+            (ViewerKey::Mark.into(), "mark", true),
             (ScrollKey::Copy.into(), "copy", true),
             (GlobalKey::Help.into(), "keys", true),
             (ViewerKey::Close.into(), "close", true),

@@ -1,4 +1,4 @@
-//! The text editor: messages to the agent, changes to pending items, tasks.
+//! The text editor: messages to the agent, changes to pending items, results of tasks.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::{
@@ -33,12 +33,6 @@ pub enum EditorPurpose {
     Item(ItemId),
     /// The proposed tasks at a gate.
     Tasks(GateId),
-    NewTask,
-    ChangeTask {
-        id: String,
-        /// The task's form when editing began.
-        before: String,
-    },
     /// The result of a task.
     Done(String),
     /// Why a task is blocked.
@@ -50,13 +44,7 @@ impl EditorPurpose {
     pub const fn keeps_a_draft(&self) -> bool {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => true,
-            Self::Model
-            | Self::Item(_)
-            | Self::Tasks(_)
-            | Self::NewTask
-            | Self::ChangeTask { .. }
-            | Self::Done(_)
-            | Self::Block(_) => false,
+            Self::Model | Self::Item(_) | Self::Tasks(_) | Self::Done(_) | Self::Block(_) => false,
         }
     }
 
@@ -64,13 +52,9 @@ impl EditorPurpose {
     pub const fn is_of_a_gate(&self) -> bool {
         match self {
             Self::Answer(_) | Self::Item(_) | Self::Tasks(_) => true,
-            Self::Message
-            | Self::MessageNow
-            | Self::Model
-            | Self::NewTask
-            | Self::ChangeTask { .. }
-            | Self::Done(_)
-            | Self::Block(_) => false,
+            Self::Message | Self::MessageNow | Self::Model | Self::Done(_) | Self::Block(_) => {
+                false
+            }
         }
     }
 
@@ -79,8 +63,7 @@ impl EditorPurpose {
         match self {
             Self::Message | Self::MessageNow | Self::Answer(_) => "send",
             Self::Model => "choose",
-            Self::Item(_) | Self::Tasks(_) | Self::ChangeTask { .. } => "save",
-            Self::NewTask => "add the task",
+            Self::Item(_) | Self::Tasks(_) => "save",
             Self::Done(_) => "complete the task",
             Self::Block(_) => "block the task",
         }
@@ -107,18 +90,6 @@ impl EditorPurpose {
                 "The proposed tasks: change, add and delete them, then save",
                 "The proposed tasks",
             ],
-            Self::NewTask => &[
-                "New task: its goal, then lines such as `priority: 1`, `labels: a, b`, `depends: task_1`",
-                "New task: its goal, then lines like `priority: 1`, `labels: a`",
-                "New task: its goal",
-            ],
-            Self::ChangeTask { id, .. } => {
-                let id = plain(id);
-                return vec![
-                    format!("{id}: its goal, then lines for priority, labels and so on"),
-                    id,
-                ];
-            }
             Self::Done(task) => {
                 let task = plain(task);
                 return vec![

@@ -23,7 +23,10 @@ use crate::{
         ansi::{coloured_lines, only_colours},
         diff::{OutputComparison, sign_role},
         keymap::{GateKey, GlobalKey, KeyAction, Keymap, ScrollKey, ViewerKey},
-        modals::frame::{dialog, keys_that_fit, mark_matches},
+        modals::{
+            frame::{dialog, keys_that_fit, mark_matches},
+            line_mark::{LineMark, MatchCount, TextMarks},
+        },
         output_lines::OutputLines,
         runs::{RunEntry, RunList},
         stream::{SearchHit, SearchStep},
@@ -34,8 +37,6 @@ use crate::{
 
 /// How many lines above the reason of a failure are visible.
 const ABOVE: usize = 2;
-/// The matches in a text with more lines than this are not counted.
-const COUNTED: usize = 100_000;
 /// In bytes. More of an output file is not copied.
 const COPIED: u64 = 8 << 20;
 
@@ -58,8 +59,7 @@ pub struct ViewerModal {
     opens_at: Option<Box<str>>,
     left: usize,
     wraps: bool,
-    /// What was searched for last, in lower case. Its matches are highlighted.
-    query: Box<str>,
+    marks: Box<TextMarks>,
     /// The visible rows, made before each frame.
     shown: Vec<Line<'static>>,
     /// Where the view is, or that it follows.
@@ -116,7 +116,7 @@ impl ViewerModal {
             opens_at: None,
             left: 0,
             wraps: true,
-            query: Box::default(),
+            marks: Box::default(),
             shown: Vec::new(),
             place: Box::default(),
         }
@@ -194,31 +194,55 @@ impl ViewerModal {
     }
 
     /// The text, without colours. Of a very large file, the beginning.
-    pub fn text(&mut self) -> String {
+    fn text(&mut self) -> CopiedText {
         if let Some(comparison) = &self.comparison {
-            return (0..comparison.len())
-                .map(|row| plain(&comparison.text(row)) + "\n")
-                .collect();
+            let rows = 0..comparison.len();
+            let row = |row| plain(&comparison.text(row)) + "\n";
+            return CopiedText::whole(rows.map(row).collect());
         }
-        let file = self
-            .file
-            .as_mut()
-            .map(|file| plain(&file.beginning(COPIED)))
-            .unwrap_or_default();
-        format!("{file}{}", plain(&self.lines.join("\n")))
+        let file = self.file.as_mut();
+        let is_cut = file.as_ref().is_some_and(|file| file.size() > COPIED);
+        let file = file.map(|file| plain(&file.beginning(COPIED)));
+        let file = file.unwrap_or_default();
+        CopiedText {
+            text: format!("{file}{}", plain(&self.lines.join("\n"))),
+            is_cut,
+        }
     }
 
-    /// What the key copies: the line that a search has found, else the text.
-    pub fn copied(&mut self) -> String {
-        if self.query.is_empty() {
+    /// What the key copies: the marked lines, else the line that a search has found, else the text.
+    pub fn copied(&mut self) -> CopiedText {
+        if let Some(mark) = self.marks.lines {
+            return self.marked(mark);
+        }
+        if self.marks.query.is_empty() {
             return self.text();
         }
         let line = plain(&self.line(self.top.line));
-        if line.to_lowercase().contains(&*self.query) {
-            line
+        if line.to_lowercase().contains(&self.marks.query) {
+            CopiedText::whole(line)
         } else {
             self.text()
         }
+    }
+
+    fn marked(&mut self, mark: LineMark) -> CopiedText {
+        let mut text = String::new();
+        for n in mark.lines() {
+            if text.len() as u64 > COPIED {
+                return CopiedText { text, is_cut: true };
+            }
+            if n > *mark.lines().start() {
+                text.push('\n');
+            }
+            text.push_str(&plain(&self.line(n)));
+        }
+        CopiedText::whole(text)
+    }
+
+    /// Removes the mark. Returns whether there was one.
+    pub fn unmark(&mut self) -> bool {
+        self.marks.lines.take().is_some()
     }
 
     fn count(&self) -> usize {
@@ -243,12 +267,32 @@ impl ViewerModal {
     pub fn key(&mut self, action: KeyAction, room: ViewportSize) {
         self.fit_to(room.0);
         let page = room.1.saturating_sub(1).max(1);
-        self.scroll(action, page, room);
+        let place = (self.top.line, self.count());
+        if LineMark::key(&mut self.marks.lines, action, place, page) {
+            self.reveal_mark(room);
+        } else {
+            self.scroll(action, page, room);
+        }
         let end = self.end(room);
         if let Some(live) = &mut self.live {
-            // At the end, and with `G`, the view follows again.
-            live.follows = action == ScrollKey::Bottom.into() || self.top >= end;
+            // At the end, and with `G`, the view follows again; not while lines are marked.
+            live.follows = self.marks.lines.is_none()
+                && (action == ScrollKey::Bottom.into() || self.top >= end);
         }
+    }
+
+    /// Scrolls to the line at which the mark ends.
+    fn reveal_mark(&mut self, room: ViewportSize) {
+        let Some(mark) = self.marks.lines else {
+            return;
+        };
+        let start = ViewerPosition {
+            line: mark.cursor,
+            row: 0,
+        };
+        // The line is the last one in sight, if it is below.
+        let lowest = self.end_of(mark.cursor + 1, room);
+        self.top = self.top.max(lowest).min(start);
     }
 
     #[expect(
@@ -359,12 +403,16 @@ impl ViewerModal {
     pub fn search(&mut self, query: &str, step: SearchStep) -> Option<SearchHit> {
         let query = query.to_lowercase();
         if query.is_empty() {
-            self.query = Box::default();
+            self.marks.query.clear();
             return None;
         }
         let (count, top) = (self.count(), self.top.line);
-        let from = top + usize::from(*self.query == *query);
-        self.query = query.as_str().into();
+        let is_again = self.marks.query == query;
+        let from = top + usize::from(is_again);
+        if !is_again {
+            self.marks.query.clone_from(&query);
+            self.marks.matches = MatchCount::default();
+        }
         let mut holds = |n: &usize| plain(&self.line(*n)).to_lowercase().contains(&query);
         let found = match step {
             SearchStep::Next => (from..count).chain(0..from.min(count)).find(&mut holds),
@@ -379,24 +427,25 @@ impl ViewerModal {
         if let (Some(live), Some(_)) = (&mut self.live, found) {
             live.follows = false;
         }
+        if let (Some(mark), Some(line)) = (&mut self.marks.lines, found) {
+            mark.cursor = line;
+        }
         hit
     }
 
-    /// Which match a line is. Of a very long text, the matches are not counted.
+    /// Which match a line is. Every search counts more of a very long text.
     fn hit_at(&mut self, line: usize) -> SearchHit {
-        let count = self.count();
-        if count > COUNTED {
-            return SearchHit { nth: 0, of: 0 };
+        let (count, query) = (self.count(), self.marks.query.clone());
+        let mut matches = std::mem::take(&mut self.marks.matches);
+        // Lines that were counted while the text grew can have changed.
+        if self.live.is_some() {
+            matches = MatchCount::default();
         }
-        let query = self.query.clone();
-        let mut hit = SearchHit { nth: 0, of: 0 };
-        for n in 0..count {
-            if plain(&self.line(n)).to_lowercase().contains(&*query) {
-                hit.of += 1;
-                hit.nth += usize::from(n <= line);
-            }
-        }
-        hit
+        matches.advance(count, |n| {
+            plain(&self.line(n)).to_lowercase().contains(&query)
+        });
+        self.marks.matches = matches;
+        self.marks.matches.hit(line, count)
     }
 
     /// Reads what the next frame shows.
@@ -444,6 +493,9 @@ impl ViewerModal {
     }
 
     fn place(&self, run: Option<&RunEntry>, moment: UnixTime, keymap: &Keymap) -> String {
+        if let Some(mark) = self.marks.lines {
+            return mark.words();
+        }
         let count = self.own.unwrap_or_else(|| self.count());
         let position = || match self.top.line + 1 {
             line if line <= count || self.own.is_none() => {
@@ -486,7 +538,8 @@ impl ViewerModal {
                 .as_ref()
                 .filter(|comparison| comparison.is_wide())
             {
-                rows.push(comparison.wide_row(n, self.left, width, theme));
+                let row = comparison.wide_row(n, self.left, width, theme);
+                rows.push(LineMark::shown(self.marks.lines, n, row, theme));
                 continue;
             }
             let line = self.line(n);
@@ -501,11 +554,15 @@ impl ViewerModal {
                     theme.style(role)
                 };
             }
-            if self.wraps {
-                rows.extend(wrap(&pieces, width, 0));
+            let of_line = if self.wraps {
+                wrap(&pieces, width, 0)
             } else {
-                rows.push(window(&pieces, self.left, width));
-            }
+                vec![window(&pieces, self.left, width)]
+            };
+            let marked = of_line
+                .into_iter()
+                .map(|row| LineMark::shown(self.marks.lines, n, row, theme));
+            rows.extend(marked);
         }
         rows.into_iter().skip(self.top.row).take(height).collect()
     }
@@ -516,17 +573,32 @@ impl ViewerModal {
         let [text, foot] =
             Layout::vertical([Constraint::Min(1), Constraint::Length(1)]).areas(inside);
         Paragraph::new(self.shown.clone()).render(text, buffer);
-        if !self.query.is_empty() {
-            mark_matches(&self.query, theme, text, buffer);
+        if !self.marks.query.is_empty() {
+            mark_matches(&self.marks.query, theme, text, buffer);
         }
         let keys = [
             (KeyAction::Scroll(ScrollKey::Search), "search"),
             (KeyAction::Viewer(ViewerKey::Wrap), "wrap"),
+            (KeyAction::Viewer(ViewerKey::Mark), "mark"),
             (KeyAction::Scroll(ScrollKey::Copy), "copy"),
             (KeyAction::Global(GlobalKey::Help), "keys"),
             (KeyAction::Viewer(ViewerKey::Close), "close"),
         ];
-        let keys = keys.map(|(action, about)| format!("{} {about}", keymap.key(action)));
+        let of_mark = [
+            (ScrollKey::Copy.into(), "copy"),
+            (ScrollKey::Down.into(), "more"),
+            (ScrollKey::Up.into(), "fewer"),
+            (ScrollKey::Bottom.into(), "to the end"),
+            (ViewerKey::Close.into(), "unmark"),
+        ];
+        let keys = if self.marks.lines.is_some() {
+            &of_mark[..]
+        } else {
+            &keys[..]
+        };
+        let keys = keys
+            .iter()
+            .map(|(action, about)| format!("{} {about}", keymap.key(*action)));
         let hints: Vec<String> = [self.place.to_string()].into_iter().chain(keys).collect();
         let line = keys_that_fit(&hints, usize::from(foot.width));
         theme.line(ThemeRole::Faint, line).render(foot, buffer);
@@ -538,6 +610,23 @@ impl ViewerModal {
         };
         let about = fit(&format!(" {} ", self.about), usize::from(edge.width));
         theme.line(ThemeRole::Accent, about).render(edge, buffer);
+    }
+}
+
+/// What the copy key copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopiedText {
+    pub text: String,
+    /// Whether it is only the beginning of a very large text.
+    pub is_cut: bool,
+}
+
+impl CopiedText {
+    pub const fn whole(text: String) -> Self {
+        Self {
+            text,
+            is_cut: false,
+        }
     }
 }
 

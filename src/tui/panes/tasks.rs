@@ -14,7 +14,7 @@ use crate::{
         keymap::TaskKey,
         model::{Pane, ScreenModel},
         panes::ClickedRow,
-        task_board::{TaskFilter, TaskLayout, TaskRow, form::sign},
+        task_board::{TaskFilter, TaskLayout, TaskRow, details::sign},
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
         view::facts,

@@ -12,7 +12,7 @@ use super::{
     BlockBody, BlockFold, BlockKind, RecordLoader, SessionStream, StreamBlock, StreamPlace,
     StreamPosition, StreamViewport,
 };
-use crate::{engine::ids::RunId, text::OmittedOutput};
+use crate::{engine::ids::RunId, present::text::grouped, text::OmittedOutput};
 
 /// Where a jump to the next or previous block has led.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,11 +34,26 @@ pub enum SearchStep {
     Previous,
 }
 
-/// A match: which one it is, from 1, and how many lines have one.
+/// A match: which one it is, and how many lines have one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SearchHit {
+    /// From 1. 0: not counted so far.
     pub nth: usize,
     pub of: usize,
+    /// Whether all lines are counted.
+    pub is_all: bool,
+}
+
+impl SearchHit {
+    /// `match 3 of 1,204`, or `match 3 of 1,204+` if there can be more.
+    pub fn words(self) -> String {
+        let more = if self.is_all { "" } else { "+" };
+        match (self.nth, self.of) {
+            (0, 0) => String::new(),
+            (0, of) => format!("{}{more} matches", grouped(of)),
+            (nth, of) => format!("match {} of {}{more}", grouped(nth), grouped(of)),
+        }
+    }
 }
 
 /// How many lines of each block have what was searched for last. A block is counted again only
@@ -366,6 +381,7 @@ impl SessionStream {
         let hit = SearchHit {
             nth: before + in_block.min(here.max(1)),
             of: counts.iter().map(found).sum::<usize>().max(1),
+            is_all: true,
         };
         self.go_to(place);
         hit

@@ -3,6 +3,7 @@
 //! # Invariants
 //! - While the view does not follow the end, no iteration closes by itself.
 //! - Moving over closed iterations costs nothing for the blocks in them.
+//! - A row has changed lines only if all of them are known, else the number of files.
 
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr as _;
@@ -17,15 +18,16 @@ use crate::{
     tui::{text::fit, theme::ThemeRole},
 };
 
-/// In columns. Narrower rows have neither the cost nor the agent's words.
+/// In columns. Narrower rows have neither the cost nor the changes nor the agent's words.
 const WITH_WORDS: usize = 64;
-/// In columns. Narrower rows have no count of files.
-const WITH_FILES: usize = 90;
-/// The columns of the checks, of a time, a cost, and a count of files.
+/// In columns. Narrower rows have less room for the checks.
+const WIDE: usize = 90;
+/// The columns of the checks, of a time, a cost, and a count of lines or files.
 const CHECKS: usize = 24;
+const FEW_CHECKS: usize = 16;
 const TOOK: usize = 8;
 const COST: usize = 8;
-const FILES: usize = 9;
+const FILES: usize = 11;
 
 /// A part of the stream that begins with a head: an iteration, or a submit or merge.
 #[derive(Debug)]
@@ -35,7 +37,24 @@ pub(super) struct StreamPart {
     /// None for a submit or a merge.
     iteration: Option<u32>,
     tally: IterationTally,
+    lines: PartLines,
     state: PartState,
+}
+
+/// The columns that only some sessions need: without any cost, or any change, there is more room for
+/// the words.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct PartColumns {
+    cost: bool,
+    changes: bool,
+}
+
+/// The lines that an iteration added and removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartLines {
+    NotAsked,
+    Asked,
+    Known(usize, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +81,17 @@ impl SessionStream {
             && part.iteration.is_some()
         {
             part.tally.take(at, event);
+            let before = self.part_columns;
+            self.part_columns = PartColumns {
+                cost: before.cost || part.tally.has_cost(),
+                changes: before.changes || part.tally.has_files(),
+            };
+            if self.part_columns != before {
+                let heads: Vec<usize> = self.parts.iter().map(|part| part.head).collect();
+                for head in heads {
+                    self.changed(head);
+                }
+            }
         }
     }
 
@@ -101,6 +131,7 @@ impl SessionStream {
             head,
             iteration,
             tally,
+            lines: PartLines::NotAsked,
             state: PartState::Current,
         });
     }
@@ -222,6 +253,35 @@ impl SessionStream {
         }
     }
 
+    /// An iteration whose row is in sight, and whose changed lines were never asked for. From now on,
+    /// they were.
+    pub fn uncounted_iteration(&mut self, places: &[StreamPlace], width: usize) -> Option<u32> {
+        if width < WITH_WORDS {
+            return None;
+        }
+        let shown = places.iter().filter_map(|place| self.part_at(place.block));
+        let number = shown.into_iter().find(|number| {
+            let part = &self.parts[*number];
+            let is_closed = part.state == PartState::Closed && part.iteration.is_some();
+            is_closed && part.lines == PartLines::NotAsked && part.tally.has_files()
+        })?;
+        let part = &mut self.parts[number];
+        part.lines = PartLines::Asked;
+        part.iteration
+    }
+
+    /// Notes the lines that an iteration added and removed.
+    pub fn count_lines(&mut self, iteration: u32, (added, removed): (usize, usize)) {
+        let mut parts = self.parts.iter_mut();
+        let Some(part) = parts.find(|part| part.iteration == Some(iteration) && part.is_over())
+        else {
+            return;
+        };
+        part.lines = PartLines::Known(added, removed);
+        let head = part.head;
+        self.changed(head);
+    }
+
     /// The row of a closed iteration. None for any other block.
     pub(super) fn closed_line(
         &self,
@@ -233,13 +293,21 @@ impl SessionStream {
         if part.state != PartState::Closed || self.blocks[block].kind != BlockKind::Iteration {
             return None;
         }
-        let line = part.tally.line();
-        Some(part_row(number, &line, view))
+        let mut line = part.tally.line();
+        if let PartLines::Known(added, removed) = part.lines {
+            line.files = format!("+{added} −{removed}");
+        }
+        Some(part_row(number, &line, self.part_columns, view))
     }
 }
 
-/// `▸ 29  ✓ tests clippy   4m 10s   $0.31   3 files   Parse nested lists`
-fn part_row(number: u32, line: &IterationLine, view: StreamViewport<'_>) -> Line<'static> {
+/// `▸ 29  ✓ tests clippy   4m 10s   $0.31   +14 −2   Parse nested lists`
+fn part_row(
+    number: u32,
+    line: &IterationLine,
+    columns: PartColumns,
+    view: StreamViewport<'_>,
+) -> Line<'static> {
     let StreamViewport { width, theme, .. } = view;
     let role = match line.result {
         IterationResult::Passed => ThemeRole::Good,
@@ -249,7 +317,11 @@ fn part_row(number: u32, line: &IterationLine, view: StreamViewport<'_>) -> Line
     let head = format!("▸ {number:>2}  ");
     let took = format!("{:>TOOK$}", line.took);
     let left = width.saturating_sub(head.width() + TOOK);
-    let checks = if width < WITH_WORDS { left } else { CHECKS };
+    let checks = match width {
+        0..WITH_WORDS => left,
+        WITH_WORDS..WIDE => FEW_CHECKS,
+        WIDE.. => CHECKS,
+    };
     let (sign, rest) = line
         .checks
         .split_once(' ')
@@ -267,12 +339,11 @@ fn part_row(number: u32, line: &IterationLine, view: StreamViewport<'_>) -> Line
         theme.span(ThemeRole::Faint, took),
     ];
     if width >= WITH_WORDS {
-        let files = if width >= WITH_FILES { FILES } else { 0 };
-        let room = left.saturating_sub(CHECKS + COST + files + 2);
-        spans.push(theme.span(ThemeRole::Faint, format!("{:>COST$}", line.cost)));
-        if files > 0 {
-            spans.push(theme.span(ThemeRole::Faint, format!("{:>FILES$}", line.files)));
-        }
+        let cost = if columns.cost { COST } else { 0 };
+        let files = if columns.changes { FILES } else { 0 };
+        let room = left.saturating_sub(checks + cost + files + 2);
+        spans.push(theme.span(ThemeRole::Faint, format!("{:>cost$}", line.cost)));
+        spans.push(theme.span(ThemeRole::Faint, format!("{:>files$}", line.files)));
         spans.push(Span::raw("  "));
         spans.push(theme.span(ThemeRole::Text, fit(&line.words, room)));
     }

@@ -17,11 +17,13 @@ use crate::{
         keymap::HookKey,
         modals::{
             Modal,
+            line_mark::MatchCount,
             viewer::{RunOutput, ViewerModal},
         },
         model::ScreenModel,
         request::ScreenRequest,
         runs::{HookRuns, RetryAttempt, RunEntry, RunSubject},
+        stream::SearchHit,
         theme::ThemeRole,
     },
 };
@@ -30,14 +32,14 @@ pub(super) fn moved(at: usize, by: isize, count: usize) -> usize {
     at.saturating_add_signed(by).min(count.saturating_sub(1))
 }
 
-/// The next of `count` entries after `from` that fits, going around.
+/// The next of `count` entries after `from` that fits, going around, and which match it is.
 pub(super) fn next_fit(
     from: usize,
     count: usize,
     forward: bool,
     fits: impl Fn(usize) -> bool,
-) -> Option<usize> {
-    (1..=count)
+) -> Option<(usize, SearchHit)> {
+    let found = (1..=count)
         .map(|n| {
             if forward {
                 (from + n) % count
@@ -45,22 +47,33 @@ pub(super) fn next_fit(
                 (from + count - n % count) % count
             }
         })
-        .find(|n| fits(*n))
+        .find(|n| fits(*n))?;
+    let mut matches = MatchCount::default();
+    matches.advance(count, fits);
+    Some((found, matches.hit(found, count)))
 }
 
-pub(super) fn search_hooks(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
+pub(super) fn search_hooks(
+    model: &mut ScreenModel,
+    query: &str,
+    forward: bool,
+) -> Option<SearchHit> {
     let query = query.to_lowercase();
     let rows = model.hook_rows();
     let fits = |n| {
         rows.nth(n)
             .is_some_and(|row| row.name().to_lowercase().contains(&query))
     };
-    let found = next_fit(model.panes.hook, rows.len(), forward, fits);
-    model.panes.hook = found.unwrap_or(model.panes.hook);
-    found.is_some()
+    let (found, hit) = next_fit(model.panes.hook, rows.len(), forward, fits)?;
+    model.panes.hook = found;
+    Some(hit)
 }
 
-pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
+pub(super) fn search_attempts(
+    model: &mut ScreenModel,
+    query: &str,
+    forward: bool,
+) -> Option<SearchHit> {
     let query = query.to_lowercase();
     let newest_first: Vec<String> = model
         .attempts
@@ -69,9 +82,9 @@ pub(super) fn search_attempts(model: &mut ScreenModel, query: &str, forward: boo
         .map(|attempt| attempt.feedback.to_lowercase())
         .collect();
     let fits = |n: usize| newest_first[n].contains(&query);
-    let found = next_fit(model.panes.attempt, newest_first.len(), forward, fits);
-    model.panes.attempt = found.unwrap_or(model.panes.attempt);
-    found.is_some()
+    let (found, hit) = next_fit(model.panes.attempt, newest_first.len(), forward, fits)?;
+    model.panes.attempt = found;
+    Some(hit)
 }
 
 pub(super) fn on_hook_key(model: &mut ScreenModel, key: HookKey) {

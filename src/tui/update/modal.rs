@@ -23,12 +23,11 @@ use crate::{
             help::HelpModal,
             palette::PaletteChoice,
             question::LeaveChoice,
-            viewer,
+            viewer::{self, CopiedText},
         },
-        model::{ScreenMode, ScreenModel},
-        request::ScreenRequest,
+        model::{ScreenMode, ScreenModel, SentDraft},
+        request::{OutsideText, ScreenRequest},
         stream::{RecordLoader, SearchStep},
-        task_board::form::TaskFormError,
         theme::ThemeRole,
     },
 };
@@ -120,7 +119,10 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) {
         }
         GateKeyResult::EditTasksOutside => {
             let form = task::proposal_form(&gate.gate);
-            model.request(ScreenRequest::EditOutside(EditorPurpose::Tasks(id), form));
+            model.request(ScreenRequest::EditOutside(
+                OutsideText::Text(EditorPurpose::Tasks(id)),
+                form,
+            ));
         }
         GateKeyResult::Preview => preview(model),
         GateKeyResult::TooLate => {
@@ -131,7 +133,10 @@ pub(super) fn on_gate(model: &mut ScreenModel, asked: GateKeyResult) {
         }
         GateKeyResult::EditOutside(item) => {
             let text = item_text(model, item);
-            model.request(ScreenRequest::EditOutside(EditorPurpose::Item(item), text));
+            model.request(ScreenRequest::EditOutside(
+                OutsideText::Text(EditorPurpose::Item(item)),
+                text,
+            ));
         }
         GateKeyResult::Later if matches!(model.link.mode, ScreenMode::Replay(_)) => {
             model.modals.pop();
@@ -183,7 +188,7 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) {
         KeyCode::Char('o') if control => {
             // Keep the dialog until the text comes back, in case the user changes nothing.
             let text = editor.text();
-            model.request(ScreenRequest::EditOutside(purpose, text));
+            model.request(ScreenRequest::EditOutside(OutsideText::Text(purpose), text));
         }
         _ => {
             editor.input(key);
@@ -192,16 +197,22 @@ pub(super) fn on_editor_key(model: &mut ScreenModel, key: KeyEvent) {
 }
 
 /// Handles the text from the user's editor. An unchanged text is not sent.
-pub(super) fn edited_outside(
-    model: &mut ScreenModel,
-    purpose: EditorPurpose,
-    before: &str,
-    text: &str,
-) {
+pub(super) fn edited_outside(model: &mut ScreenModel, what: OutsideText, before: &str, text: &str) {
     if text == before.trim_end_matches('\n') {
         model.say(ThemeRole::Faint, "you changed nothing");
         return;
     }
+    let purpose = match what {
+        OutsideText::Text(purpose) => purpose,
+        OutsideText::TaskField => {
+            for modal in &mut model.modals {
+                if let Modal::TaskForm(form) = modal {
+                    form.edited_outside(text);
+                }
+            }
+            return;
+        }
+    };
     model
         .modals
         .pop_if(|modal| matches!(modal, Modal::Editor(editor) if editor.purpose == purpose));
@@ -224,12 +235,14 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) {
     match meant(&editor.purpose, editor.text()) {
         // The message first, so that it is there when the turn ends.
         Ok(command) if editor.purpose == EditorPurpose::MessageNow => {
-            model.drafts.sent.keep(command.clone(), editor);
+            let draft = SentDraft::Text(Box::new(editor));
+            model.drafts.sent.keep(vec![command.clone()], draft);
             let commands = vec![command, SessionCommand::CancelTurn];
             model.request(ScreenRequest::InOrder(commands));
         }
         Ok(command) => {
-            model.drafts.sent.keep(command.clone(), editor);
+            let draft = SentDraft::Text(Box::new(editor));
+            model.drafts.sent.keep(vec![command.clone()], draft);
             model.request(ScreenRequest::Command(command));
         }
         Err(why) => {
@@ -239,17 +252,8 @@ fn finish_editing(model: &mut ScreenModel, editor: EditorModal) {
     }
 }
 
-/// What is wrong with a text.
-#[derive(Debug, thiserror::Error)]
-enum EditorTextError {
-    #[error(transparent)]
-    Task(#[from] TaskFormError),
-    #[error(transparent)]
-    Proposal(#[from] ProposalFormError),
-}
-
-/// The command for a text, by its purpose.
-fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, EditorTextError> {
+/// The command for a text, by its purpose, or what is wrong with the text.
+fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, ProposalFormError> {
     Ok(match purpose {
         EditorPurpose::Message | EditorPurpose::MessageNow => SessionCommand::Message { text },
         EditorPurpose::Model => SessionCommand::SetModel {
@@ -263,8 +267,6 @@ fn meant(purpose: &EditorPurpose, text: String) -> Result<SessionCommand, Editor
         }),
         EditorPurpose::Item(id) => SessionCommand::EditItem { item: *id, text },
         EditorPurpose::Tasks(gate) => task::edited_proposal(*gate, &text)?,
-        EditorPurpose::NewTask => task::add(&text)?,
-        EditorPurpose::ChangeTask { id, before } => task::changed(id, before, &text)?,
         EditorPurpose::Done(id) => task::done(id, &text),
         EditorPurpose::Block(id) => task::block(id, &text),
     })
@@ -288,7 +290,11 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) {
     };
     match action {
         KeyAction::Viewer(ViewerKey::Close) | KeyAction::Gate(GateKey::Later) => {
-            model.modals.pop();
+            if let Some(Modal::Viewer(viewer)) = model.modals.last_mut()
+                && !viewer.unmark()
+            {
+                model.modals.pop();
+            }
         }
         KeyAction::Scroll(ScrollKey::Search) => {
             model.lay_over(Modal::Search(SearchModal::default()));
@@ -298,11 +304,14 @@ pub(super) fn on_viewer_key(model: &mut ScreenModel, key: KeyEvent) {
             search(model, SearchStep::Previous, &|_| None);
         }
         KeyAction::Scroll(ScrollKey::Copy) => {
-            let Some(Modal::Viewer(viewer)) = model.modals.last_mut() else {
-                return;
-            };
-            let text = viewer.copied();
-            copy_text(model, text);
+            if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
+                let copied = viewer.copied();
+                if copy_text(model, copied)
+                    && let Some(Modal::Viewer(viewer)) = model.modals.last_mut()
+                {
+                    viewer.unmark();
+                }
+            }
         }
         action => {
             if let Some(Modal::Viewer(viewer)) = model.modals.last_mut() {
@@ -334,7 +343,11 @@ pub(super) fn on_diff_key(model: &mut ScreenModel, key: KeyEvent) {
     };
     match action {
         KeyAction::Viewer(ViewerKey::Close) | KeyAction::Gate(GateKey::Later) => {
-            model.modals.pop();
+            if let Some(Modal::Diff(diff)) = model.modals.last_mut()
+                && !diff.unmark()
+            {
+                model.modals.pop();
+            }
         }
         KeyAction::Diff(DiffKey::NextPart) => {
             if let Some(Modal::Diff(diff)) = model.modals.last_mut()
@@ -350,10 +363,20 @@ pub(super) fn on_diff_key(model: &mut ScreenModel, key: KeyEvent) {
         KeyAction::Scroll(ScrollKey::SearchPrevious) => {
             search(model, SearchStep::Previous, &|_| None);
         }
-        KeyAction::Scroll(ScrollKey::Copy) => match model.shown_patch() {
-            patch if patch.is_empty() => model.say(ThemeRole::Faint, "there is nothing to copy"),
-            patch => copy_text(model, patch),
-        },
+        KeyAction::Scroll(ScrollKey::Copy) => {
+            let Some(Modal::Diff(diff)) = model.modals.last() else {
+                return;
+            };
+            let text = diff.copied();
+            if text.is_empty() {
+                return model.say(ThemeRole::Faint, "there is nothing to copy");
+            }
+            if copy_text(model, CopiedText::whole(text))
+                && let Some(Modal::Diff(diff)) = model.modals.last_mut()
+            {
+                diff.unmark();
+            }
+        }
         action => {
             if let Some(Modal::Diff(diff)) = model.modals.last_mut() {
                 diff.key(action);

@@ -14,14 +14,14 @@ use crate::{
         input::SessionCommand,
         pending::{ItemState, PendingItem},
     },
-    present::text::{grouped, plain, readable_size},
+    present::text::{plain, readable_size},
     tui::{
         keymap::{GlobalKey, PendingKey, ReplayKey, ScrollKey, StreamKey},
         modals::{
             Modal, SearchModal,
             editor::{EditorModal, EditorPurpose},
             question::{leave_demo_question, leave_question},
-            viewer::ViewerModal,
+            viewer::{CopiedText, ViewerModal},
         },
         model::{Pane, ScreenMode, ScreenModel},
         panes::{self, PendingRow},
@@ -199,41 +199,35 @@ pub(super) fn search(model: &mut ScreenModel, step: SearchStep, reload: RecordLo
         return;
     }
     let (query, forward) = (model.query.clone(), step != SearchStep::Previous);
-    // Lists do not count their matches.
-    let hit = |found: bool| found.then_some(SearchHit { nth: 0, of: 0 });
     let found = match (model.modals.last_mut(), model.panes.focus) {
         (Some(Modal::Viewer(viewer)), _) => viewer.search(&query, step),
-        (Some(Modal::Diff(diff)), _) => hit(diff.search(&query, forward)),
-        (_, Pane::Hooks) => hit(search_hooks(model, &query, forward)),
-        (_, Pane::Pending) => hit(search_items(model, &query, forward)),
-        (_, Pane::Retries) => hit(search_attempts(model, &query, forward)),
-        (_, Pane::Tasks) => hit(task::search(model, &query, forward)),
+        (Some(Modal::Diff(diff)), _) => diff.search(&query, forward),
+        (_, Pane::Hooks) => search_hooks(model, &query, forward),
+        (_, Pane::Pending) => search_items(model, &query, forward),
+        (_, Pane::Retries) => search_attempts(model, &query, forward),
+        (_, Pane::Tasks) => task::search(model, &query, forward),
         (_, Pane::Stream) => on_stream(model, reload, |stream, view| {
             stream.search(&query, step, view)
         }),
     };
-    let Some(SearchHit { nth, of }) = found else {
+    let Some(hit) = found else {
         return model.say(ThemeRole::Warning, format!("not found: {query}"));
     };
     let (next, previous) = (
         model.look.keymap.key(ScrollKey::SearchNext),
         model.look.keymap.key(ScrollKey::SearchPrevious),
     );
-    let place = match of {
-        0 => String::new(),
-        _ => format!("match {} of {}  ", grouped(nth), grouped(of)),
-    };
+    let place = hit.words();
+    let gap = if place.is_empty() { "" } else { "  " };
     model.say(
         ThemeRole::Text,
-        format!("{place}{next} next match  {previous} previous match  · {query}"),
+        format!("{place}{gap}{next} next match  {previous} previous match  · {query}"),
     );
 }
 
-fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
+fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> Option<SearchHit> {
     let query = query.to_lowercase();
-    let Some(state) = &model.session else {
-        return false;
-    };
+    let state = model.session.as_ref()?;
     let items = state.pending.items();
     let rows = panes::pending_rows(model);
     let holds = |item: &PendingItem| {
@@ -244,9 +238,9 @@ fn search_items(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
         PendingRow::Item(n) => holds(&items[n]),
         PendingRow::Delivered(_) => false,
     };
-    let found = next_fit(model.panes.item, rows.len(), forward, fits);
-    model.panes.item = found.unwrap_or(model.panes.item);
-    found.is_some()
+    let (found, hit) = next_fit(model.panes.item, rows.len(), forward, fits)?;
+    model.panes.item = found;
+    Some(hit)
 }
 
 /// Copies the selected row: of the stream, what the row under the cursor is about.
@@ -266,25 +260,29 @@ fn copy(model: &mut ScreenModel, reload: RecordLoader<'_>) {
         Pane::Pending => chosen_item(model).map(|(_, text)| text).unwrap_or_default(),
         Pane::Tasks => task::text_of_chosen(model),
     };
-    copy_text(model, plain(&text));
+    copy_text(model, CopiedText::whole(plain(&text)));
 }
 
 /// In bytes. Many terminals do not take more.
 const LARGE_COPY: usize = 64 << 10;
 
-/// Copies a text. A large one only after the key was pressed twice.
-pub(super) fn copy_text(model: &mut ScreenModel, text: String) {
+/// Copies a text. A large one only after the key was pressed twice. Returns whether it did.
+pub(super) fn copy_text(model: &mut ScreenModel, copied: CopiedText) -> bool {
+    let CopiedText { text, is_cut } = copied;
     let size = readable_size(text.len() as u64);
     if text.len() > LARGE_COPY && model.copy_asked.replace(text.len()) != Some(text.len()) {
         let key = model.look.keymap.key(ScrollKey::Copy);
-        return model.say(
+        model.say(
             ThemeRole::Warning,
             format!("this is {size}: {key} again copies it"),
         );
+        return false;
     }
     model.copy_asked = None;
-    model.say(ThemeRole::Good, format!("copied {size}"));
+    let what = if is_cut { "only the first " } else { "" };
+    model.say(ThemeRole::Good, format!("copied {what}{size}"));
     model.request(ScreenRequest::Copy(text));
+    true
 }
 
 pub(super) fn on_stream_key(model: &mut ScreenModel, key: StreamKey, reload: RecordLoader<'_>) {

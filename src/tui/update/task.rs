@@ -1,4 +1,6 @@
-//! Keys of the tasks pane.
+//! Keys of the tasks pane and of the form of a task.
+
+use crossterm::event::KeyEvent;
 
 use crate::{
     engine::{
@@ -6,8 +8,8 @@ use crate::{
         ids::GateId,
         input::{GateAnswer, SessionCommand},
         tasks::{
-            command::{TaskChanges, TaskCommand, TaskCompletion},
-            graph::{Task, TaskDescriptionChanges},
+            command::{TaskCommand, TaskCompletion},
+            graph::Task,
         },
     },
     present::{
@@ -20,14 +22,13 @@ use crate::{
             Modal,
             editor::{EditorModal, EditorPurpose},
             question::remove_question,
+            task_form::{TaskForm, TaskFormResult},
             viewer::ViewerModal,
         },
-        model::ScreenModel,
-        request::ScreenRequest,
-        task_board::{
-            TaskRow,
-            form::{self, TaskFormError},
-        },
+        model::{ScreenModel, SentDraft},
+        request::{OutsideText, ScreenRequest},
+        stream::SearchHit,
+        task_board::{TaskRow, details},
         theme::ThemeRole,
         update::hook::{moved, next_fit},
     },
@@ -36,7 +37,12 @@ use crate::{
 pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) {
     match key {
         TaskKey::Open => open(model),
-        TaskKey::Add if model.is_live() => write(model, EditorPurpose::NewTask, ""),
+        TaskKey::Add if model.is_live() => {
+            if let Some(state) = &model.session {
+                let form = TaskForm::new(state.plan(), &state.tasks.graph);
+                model.lay_over(Modal::TaskForm(Box::new(form)));
+            }
+        }
         TaskKey::Filter => {
             model.board.next_filter();
         }
@@ -63,12 +69,10 @@ pub(super) fn on_task_key(model: &mut ScreenModel, key: TaskKey) {
 fn change(model: &mut ScreenModel, key: TaskKey, task: Task) {
     match key {
         TaskKey::Edit => {
-            let before = plain(&form::write(&task));
-            let purpose = EditorPurpose::ChangeTask {
-                id: task.id,
-                before: before.clone(),
-            };
-            write(model, purpose, &before);
+            if let Some(state) = &model.session {
+                let form = TaskForm::of(&task, state.plan(), &state.tasks.graph);
+                model.lay_over(Modal::TaskForm(Box::new(form)));
+            }
         }
         TaskKey::Start => ask(
             model,
@@ -121,7 +125,7 @@ fn chosen_text(model: &ScreenModel) -> Option<(String, String)> {
     let task = model.chosen_task()?;
     Some((
         plain(&task.id),
-        form::details(model.graph()?, task, model.moment()),
+        details::text(model.graph()?, task, model.moment()),
     ))
 }
 
@@ -176,28 +180,48 @@ fn depend(model: &mut ScreenModel, task: Task) {
     );
 }
 
-/// The command for the text of a new task.
-pub(super) fn add(text: &str) -> Result<SessionCommand, TaskFormError> {
-    form::read(text).map(|task| SessionCommand::Task {
-        task: TaskCommand::Add(task),
-    })
+pub(super) fn on_form_key(model: &mut ScreenModel, key: KeyEvent) {
+    let Some(Modal::TaskForm(form)) = model.modals.last_mut() else {
+        return;
+    };
+    match form.key(key) {
+        TaskFormResult::Stays => {}
+        TaskFormResult::Closed => {
+            model.modals.pop();
+        }
+        TaskFormResult::EditOutside(text) => {
+            model.request(ScreenRequest::EditOutside(OutsideText::TaskField, text));
+        }
+        TaskFormResult::Save => save(model),
+    }
 }
 
-/// The command for the changed text of a task.
-pub(super) fn changed(id: &str, before: &str, text: &str) -> Result<SessionCommand, TaskFormError> {
-    let description = form::changes(before, text)?;
-    if description == TaskDescriptionChanges::default() {
-        return Err(TaskFormError::NothingChanged);
+/// Sends the form, unless it has a mistake. It comes back if the session refuses it.
+fn save(model: &mut ScreenModel) {
+    let Some(graph) = model.session.as_ref().map(|state| &state.tasks.graph) else {
+        return;
+    };
+    let Some(Modal::TaskForm(form)) = model.modals.last_mut() else {
+        return;
+    };
+    if !form.check(graph) {
+        return;
     }
-    Ok(SessionCommand::Task {
-        task: TaskCommand::Update {
-            id: id.to_owned(),
-            changes: TaskChanges {
-                description,
-                ..TaskChanges::default()
-            },
-        },
-    })
+    let commands = form.commands(graph);
+    if commands.is_empty() {
+        return model.say(
+            ThemeRole::Warning,
+            "you changed nothing; press esc to leave",
+        );
+    }
+    if let Some(Modal::TaskForm(form)) = model.modals.pop() {
+        let draft = SentDraft::Task(form);
+        model.drafts.sent.keep(commands.clone(), draft);
+    }
+    model.request(match <[SessionCommand; 1]>::try_from(commands) {
+        Ok([command]) => ScreenRequest::Command(command),
+        Err(commands) => ScreenRequest::InOrder(commands),
+    });
 }
 
 pub(super) fn done(id: &str, text: &str) -> SessionCommand {
@@ -233,21 +257,17 @@ pub(super) fn scroll(model: &mut ScreenModel, by: isize) {
     model.board.choose(id, at);
 }
 
-pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> bool {
+pub(super) fn search(model: &mut ScreenModel, query: &str, forward: bool) -> Option<SearchHit> {
     let query = query.to_lowercase();
-    let Some(rows) = model.task_rows() else {
-        return false;
-    };
+    let rows = model.task_rows()?;
     let fits = |n: usize| {
         rows.get(n)
             .is_some_and(|row| words(row).to_lowercase().contains(&query))
     };
-    let Some(at) = next_fit(model.board.position(rows), rows.len(), forward, fits) else {
-        return false;
-    };
+    let (at, hit) = next_fit(model.board.position(rows), rows.len(), forward, fits)?;
     let id = rows.get(at).map(|row| row.task.id.clone());
     model.board.choose(id, at);
-    true
+    Some(hit)
 }
 
 /// The text that a search looks at.

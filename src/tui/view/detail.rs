@@ -17,7 +17,7 @@ use crate::{
         panes::{self, PendingRow},
         patch::PatchForm,
         runs::RunEntry,
-        task_board::form,
+        task_board::details,
         text::{fit, wrap},
         theme::{ScreenTheme, ThemeRole},
     },
@@ -134,7 +134,7 @@ fn text(model: &ScreenModel) -> Option<(String, String, ShownPart)> {
         }
         Pane::Tasks => {
             let task = model.chosen_task()?;
-            let text = form::details(model.graph()?, task, model.moment());
+            let text = details::text(model.graph()?, task, model.moment());
             Some((task.id.clone(), text, ShownPart::Beginning))
         }
     }

@@ -85,6 +85,7 @@ pub(super) fn draw(model: &ScreenModel, theme: &ScreenTheme, area: Rect, buffer:
             | Modal::Diff(_)
             | Modal::Help(_)
             | Modal::Editor(_)
+            | Modal::TaskForm(_)
             | Modal::Search(_)
             | Modal::Quit(_)
             | Modal::Remove(_)

@@ -81,6 +81,18 @@ fn the_changes_of_the_turn_are_one_key_away() {
 }
 
 #[test]
+fn the_third_column_shows_the_changes_of_the_turn() {
+    let world = edited();
+    let frames = sheet(|size, theme: ScreenTheme| {
+        let mut screen = Screen::in_looks(&world, size, theme);
+        let turn = DiffPart::Turn(TurnId(1));
+        screen.send(ScreenEvent::Diffed(turn, read(&world, turn)));
+        screen
+    });
+    expect_file!["../../frames/states/third-column.txt"].assert_eq(&frames);
+}
+
+#[test]
 fn the_same_key_goes_on_to_the_iteration_and_the_session() {
     let world = edited();
     let mut screen = Screen::of(&world, (80, 24));
@@ -126,6 +138,24 @@ fn files_are_found_by_key_and_text_by_search() {
         matches!(&copied[..], [ScreenRequest::Copy(text)] if text.contains("+    let mut line = 1;")),
         "{copied:?}"
     );
+}
+
+#[test]
+fn marked_rows_of_the_changes_are_copied_as_a_patch() {
+    let world = edited();
+    for size in [(80, 24), (200, 50)] {
+        let mut screen = with_diff(&world, Screen::of(&world, size));
+        screen.press("/");
+        screen.type_text("let mut line");
+        screen.press("enter v j y");
+        let copied = screen.press("v j y");
+        let [ScreenRequest::Copy(text)] = &copied[..] else {
+            panic!("{copied:?}");
+        };
+        let (first, rest) = text.split_once('\n').unwrap_or_default();
+        assert!(first.starts_with(['-', '+']), "{text}");
+        assert!(rest.starts_with(['-', '+', ' ']), "{text}");
+    }
 }
 
 #[test]

@@ -320,8 +320,11 @@ fn tasks_are_read_written_and_removed() {
     );
     let mut screen = pressed(&world, SMALL, "5 a");
     screen.type_text("Write the manual");
-    screen.press("enter");
-    screen.type_text("labels: docs, core");
+    screen.press("tab");
+    screen.type_text("An example for each command.");
+    screen.press("tab tab tab");
+    screen.type_text("tsk_5");
+    screen.press("ctrl-s");
     shows(screen, expect_file!["../../frames/task-new-80.txt"]);
 }
 

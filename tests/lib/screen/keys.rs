@@ -236,15 +236,15 @@ fn keys_jump_between_iterations_and_errors() {
         .concat();
     expect![[r#"
         [: ITERATION 3 ────────────────────────────────────────────────────── 00:00:20
-        [: ▸  2  ✗ failed                      2s
-        [: ▸  1  ✗✗✓ cargo test               15s          Nested lists, too.
-        ]: ▸  2  ✗ failed                      2s
+        [: ▸  2  ✗ failed              2s
+        [: ▸  1  ✗✗✓ cargo test       15s  Nested lists, too.
+        ]: ▸  2  ✗ failed              2s
         home: ● Session started · agent demo · up to 20 iterations
         e: ! pre_iteration: disk space failed · timed out · 1.2s
         e: ▸ ✗ ◇ cargo build · failed                                             0.4s
         e: ▾ ✗ stop: cargo test blocked · exit 2 · 1.2s
         E: ▸ ✗ ◇ cargo build · failed                                             0.4s
-        end: ▸  2  ✗ failed                      2s
+        end: ▸  2  ✗ failed              2s
         E: ✗ Iteration 2 failed
     "#]]
     .assert_eq(&jumps);
@@ -937,11 +937,11 @@ fn an_item_is_edited_at_the_gate() {
 /// Opens the user's editor, and closes it with the changed text.
 fn outside(screen: &mut Screen, keys: &str, change: impl Fn(&str) -> String) -> Vec<ScreenRequest> {
     let asks = screen.press(keys);
-    let [ScreenRequest::EditOutside(purpose, before)] = asks.as_slice() else {
+    let [ScreenRequest::EditOutside(what, before)] = asks.as_slice() else {
         panic!("{asks:?}")
     };
     screen.send(ScreenEvent::Edited {
-        purpose: purpose.clone(),
+        what: what.clone(),
         before: before.clone(),
         text: change(before),
     })

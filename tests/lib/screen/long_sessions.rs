@@ -9,8 +9,18 @@ use crate::support::{
     screen::{Screen, records},
 };
 use creel::{
-    engine::event::{Event, SessionEvent},
-    tui::{model::Pane, request::ScreenRequest, stream::StreamPosition, theme::ScreenTheme},
+    engine::{
+        conversation::WorktreeChanges,
+        event::{Event, SessionEvent, TurnEvent},
+    },
+    report::session_diff::DiffPart,
+    tui::{
+        model::Pane,
+        patch::PatchRows,
+        request::{ScreenEvent, ScreenRequest},
+        stream::StreamPosition,
+        theme::ScreenTheme,
+    },
 };
 
 const MIDDLE: (u16, u16) = (120, 40);
@@ -37,6 +47,34 @@ fn enter_opens_an_iteration_and_closes_it_again() {
     assert!(opened.contains("Retry 1 of 5"), "{opened}");
     screen.press("enter");
     assert!(row(&mut screen).contains("▸"));
+}
+
+#[test]
+fn a_closed_iteration_has_its_changed_lines_once_they_are_read() {
+    let mut world = samples::ended();
+    for event in &mut world.events {
+        if let Event::Turn(TurnEvent::Ended { work, .. }) = event {
+            *work = Some(Box::new(WorktreeChanges {
+                files_modified: vec!["src/parser.rs".into(), "tests/empty.rs".into()],
+                ..WorktreeChanges::default()
+            }));
+        }
+    }
+    let mut screen = Screen::of(&world, MIDDLE);
+    screen.press("esc");
+    assert!(screen.row(" 1  ✗✗✓ cargo test").contains("2 files"));
+    assert_eq!(screen.due(), [DiffPart::Iteration(1)]);
+    let answer = |screen: &mut Screen, counted| {
+        let mut rows = Box::new(PatchRows::default());
+        rows.counted = counted;
+        screen.send(ScreenEvent::Diffed(DiffPart::Iteration(1), Ok(rows)));
+    };
+    answer(&mut screen, None);
+    assert!(screen.row(" 1  ✗✗✓ cargo test").contains("2 files"));
+    answer(&mut screen, Some((14, 2)));
+    assert!(screen.row(" 1  ✗✗✓ cargo test").contains("+14 −2"));
+    screen.due();
+    assert_eq!(screen.due(), [], "each is read once");
 }
 
 #[test]

@@ -143,12 +143,12 @@ fn a_past_gate_of_a_proposal_cannot_be_answered_or_edited() {
 fn the_tasks_can_be_changed_in_the_users_editor() {
     let mut screen = Screen::of(&asks(&[TWO]), (80, 24)).armed();
     let requests = screen.press("E");
-    let [ScreenRequest::EditOutside(purpose, before)] = requests.as_slice() else {
+    let [ScreenRequest::EditOutside(what, before)] = requests.as_slice() else {
         panic!("{requests:?}")
     };
     assert!(before.starts_with("tasks:\n- id: \"parser\"\n"), "{before}");
     let edited = |text: &str| ScreenEvent::Edited {
-        purpose: purpose.clone(),
+        what: what.clone(),
         before: before.clone(),
         text: text.to_owned(),
     };

@@ -382,6 +382,91 @@ fn a_search_in_a_viewer_begins_at_its_top_and_marks_what_it_finds() {
     );
 }
 
+/// A viewer of 60 lines over a working session.
+fn sixty_lines() -> Screen {
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
+    let text: String = (1..=60).map(|n| format!("line {n}\n")).collect();
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    screen
+}
+
+#[test]
+fn marked_lines_of_a_viewer_are_copied() {
+    let copied = |text: &str| vec![ScreenRequest::Copy(text.to_owned())];
+    let mut screen = sixty_lines();
+    assert_eq!(screen.press("j v y"), copied("line 2"));
+    assert_eq!(screen.press("v j j y"), copied("line 2\nline 3\nline 4"));
+    screen.press("shift-down shift-down");
+    assert!(screen.frame().contains("3 lines marked  y copy"));
+    let (column, row) = screen.find("line 4");
+    let selected = screen
+        .model
+        .look
+        .theme
+        .style(creel::tui::theme::ThemeRole::Selected);
+    assert_eq!(Some(screen.draw()[(column, row)].bg), selected.bg);
+    assert_eq!(screen.press("shift-up y"), copied("line 2\nline 3"));
+    screen.press("v end");
+    assert!(screen.frame().contains("59 lines marked"));
+    assert!(screen.frame().contains("║ line 60 "), "{}", screen.frame());
+    screen.press("esc");
+    assert!(
+        screen.frame().contains("line 40 of 60"),
+        "{}",
+        screen.frame()
+    );
+    let all = screen.press("y");
+    assert!(
+        matches!(&all[..], [ScreenRequest::Copy(text)] if text.starts_with("line 1\n")),
+        "{all:?}"
+    );
+    screen.press("esc");
+    assert!(screen.model.modals.is_empty());
+}
+
+#[test]
+fn a_search_extends_the_mark_and_a_large_mark_is_copied_only_on_demand() {
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
+    let text: String = (1..=20_000).map(|n| format!("line {n}\n")).collect();
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    screen.press("v /");
+    screen.type_text("line 9999");
+    screen.press("enter");
+    assert!(
+        screen.frame().contains("9,999 lines marked"),
+        "{}",
+        screen.frame()
+    );
+    assert_eq!(screen.press("y"), []);
+    assert!(screen.frame().contains("y again copies it"));
+    let copied = screen.press("y");
+    assert!(
+        matches!(&copied[..], [ScreenRequest::Copy(text)] if text.ends_with("line 9999")),
+        "the mark is still there: {copied:?}"
+    );
+}
+
+#[test]
+fn matches_are_counted_in_long_texts_and_in_lists() {
+    let found = |screen: &mut Screen, text: &str| {
+        screen.press("/");
+        screen.type_text(text);
+        screen.press("enter");
+        let toast = screen.model.toast.take();
+        let toast = toast.map(|toast| toast.text).unwrap_or_default();
+        toast.split("  ").next().unwrap_or_default().to_owned()
+    };
+    let mut screen = Screen::of(&samples::first_turn(), SMALL);
+    let text: String = (1..=250_000).map(|n| format!("line {n}\n")).collect();
+    screen.send(ScreenEvent::Read(ViewerModal::new("text", &text, "")));
+    assert_eq!(found(&mut screen, "line"), "Match 1 of 100,000+");
+    assert_eq!(found(&mut screen, "00"), "Match 1 of 2,701+");
+    assert_eq!(found(&mut screen, "99999"), "Match 1 of 1+");
+    let mut tasks = Screen::of(&crate::support::task_samples::planned(), SMALL);
+    tasks.press("5");
+    assert_eq!(found(&mut tasks, "the"), "Match 1 of 4");
+}
+
 #[test]
 fn help_at_a_gate_begins_with_the_keys_of_gates() {
     let mut screen = Screen::of(&samples::retry_limit(), SMALL).armed();

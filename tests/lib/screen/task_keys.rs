@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::support::{
     samples,
     screen::Screen,
-    task_samples::{self, depend, planned, tell},
+    task_samples::{self, add, depend, planned, tell},
     world::World,
 };
 use creel::{
@@ -21,16 +21,9 @@ use creel::{
     },
     tui::{
         modals::Modal,
-        request::{ScreenEvent, ScreenRequest},
-        task_board::form,
+        request::{OutsideText, ScreenEvent, ScreenRequest},
     },
 };
-
-/// Adds a task, in the form that a user writes.
-fn add(world: &mut World, text: &str) {
-    let task = form::read(text).expect("the text of a task");
-    tell(world, TaskCommand::Add(task));
-}
 
 const WIDE: (u16, u16) = (120, 40);
 const SMALL: (u16, u16) = (80, 24);
@@ -41,6 +34,14 @@ fn editor(screen: &Screen) -> String {
         panic!("nothing is being written")
     };
     editor.text()
+}
+
+/// What the form of a task has in its fields.
+fn form(screen: &Screen) -> String {
+    let Some(Modal::TaskForm(form)) = screen.model.modals.last() else {
+        panic!("no form is open")
+    };
+    form.text()
 }
 
 fn asked(command: TaskCommand) -> Vec<ScreenRequest> {
@@ -142,14 +143,13 @@ fn filters_go_around_and_a_tree_closes_its_gaps() {
 fn every_task_has_one_row_whatever_the_dependencies() {
     let mut world = samples::first_turn();
     for n in 1..=40 {
-        let after = if n == 1 {
-            String::new()
-        } else {
-            format!("\ndepends: task_{}", n - 1)
-        };
-        add(&mut world, &format!("Step {n}{after}"));
+        add(&mut world, &format!("Step {n}"), |task| {
+            if n > 1 {
+                task.dependencies.push(format!("task_{}", n - 1));
+            }
+        });
     }
-    add(&mut world, "All\nid: all");
+    add(&mut world, "All", |task| task.id = Some("all".into()));
     for n in 1..=40 {
         let changes = TaskChanges {
             description: TaskDescriptionChanges {
@@ -179,7 +179,9 @@ fn the_selected_task_stays_selected_and_its_row_if_it_is_removed() {
     let mut screen = on_tasks(&world);
     screen.press("j");
     assert_eq!(chosen(&screen), "parser");
-    add(&mut world, "Something urgent\npriority: 0");
+    add(&mut world, "Something urgent", |task| {
+        task.priority = Some(0);
+    });
     screen.see(&world);
     assert_eq!(chosen(&screen), "parser");
     screen.press("end k");
@@ -271,20 +273,25 @@ fn a_task_that_was_blocked_can_be_made_ready() {
 }
 
 #[test]
-fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
+fn the_title_the_priority_and_the_labels_of_a_task_are_changed() {
     let mut screen = on_tasks(&planned());
     screen.press("j e");
-    let written = "Rewrite the parser\ntype: feature\npriority: 1\nlabels: core, agent\n\
-                   deliverable: src/parser.rs without the old recursion\ndeliverable: tests for empty and nested lists";
-    assert_eq!(editor(&screen), written);
+    expect![[r#"
+        Title: Rewrite the parser
+        Type: feature
+        Priority: 1 high
+        Depends on: task_1, task_2, task_3
+        Labels: core, agent
+        Deliverables: src/parser.rs without the old recursion
+        tests for empty and nested lists
+    "#]]
+    .assert_eq(&form(&screen));
     assert_eq!(screen.press("ctrl-s"), []);
     assert_eq!(toast(&screen), "You changed nothing; press esc to leave");
-    screen.press("up up ctrl-e");
-    screen.type_text(", slow");
-    screen.press("up backspace");
-    screen.type_text("0");
-    screen.press("up up ctrl-e");
     screen.type_text(" by hand");
+    screen.press("tab tab tab left");
+    screen.press("tab tab");
+    screen.type_text(", slow");
     let changes = TaskChanges {
         description: TaskDescriptionChanges {
             goal: Some("Rewrite the parser by hand".into()),
@@ -306,25 +313,18 @@ fn the_goal_the_priority_and_the_labels_of_a_task_are_changed() {
 #[test]
 fn a_task_with_a_deliverable_of_several_lines_is_changed() {
     let mut world = samples::first_turn();
-    let deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"]
-        .map(String::from)
-        .to_vec();
-    let labels = vec!["in two\nlines".into()];
-    let new = NewTask {
-        goal: "Parse\nby hand".into(),
-        deliverables,
-        labels,
-        ..NewTask::default()
-    };
-    world.command(SessionCommand::Task {
-        task: TaskCommand::Add(new),
+    add(&mut world, "Parse\n\nby hand", |task| {
+        task.deliverables = ["src/parser.rs\n\nand its tests", "a page: about it"]
+            .map(String::from)
+            .to_vec();
+        task.labels = vec!["in two\nlines".into()];
     });
     let mut screen = on_tasks(&world);
     screen.press("e");
-    let written = "Parse\n| by hand\npriority: 2\nlabels: in two lines\n\
-                   deliverable: src/parser.rs\n| \n| and its tests\ndeliverable: a page: about it";
-    assert_eq!(editor(&screen), written);
-    screen.press("up ctrl-e");
+    let written = "Title: Parse\nDescription: \nby hand\nPriority: 2 normal\nLabels: in two lines\n\
+                   Deliverables: src/parser.rs\n  \n  and its tests\na page: about it\n";
+    assert_eq!(form(&screen), written);
+    screen.press("tab tab tab tab tab tab up ctrl-e");
     screen.type_text("!");
     let deliverables = ["src/parser.rs\n\nand its tests!", "a page: about it"]
         .map(String::from)
@@ -346,6 +346,128 @@ fn a_task_with_a_deliverable_of_several_lines_is_changed() {
 }
 
 #[test]
+fn dependencies_change_in_the_form_too() {
+    let mut screen = on_tasks(&planned());
+    screen.press("j e tab tab tab tab ctrl-a ctrl-k");
+    screen.type_text("task_1, measure");
+    assert!(screen.frame().contains("→ task_5 Measure 1 MB of brackets"));
+    screen.press("right");
+    assert!(form(&screen).contains("Depends on: task_1, task_5\n"));
+    let id = || "parser".to_owned();
+    let command = |task| SessionCommand::Task { task };
+    let asks = screen.press("ctrl-s");
+    let commands = vec![
+        command(TaskCommand::Undepend {
+            id: id(),
+            on: "task_2".into(),
+        }),
+        command(TaskCommand::Undepend {
+            id: id(),
+            on: "task_3".into(),
+        }),
+        command(TaskCommand::Depend {
+            id: id(),
+            on: "task_5".into(),
+        }),
+    ];
+    assert_eq!(asks, [ScreenRequest::InOrder(commands.clone())]);
+    screen.send(ScreenEvent::Accepted(commands[0].clone()));
+    screen.send(ScreenEvent::Refused(
+        commands[1].clone(),
+        "there is no task task_3".into(),
+    ));
+    assert!(form(&screen).contains("Depends on: task_1, task_5\n"));
+}
+
+#[test]
+fn a_mistake_is_shown_at_its_field_until_it_is_corrected() {
+    let mut screen = on_tasks(&planned());
+    screen.press("j e tab tab tab tab");
+    screen.type_text(", task_4, tsk_5");
+    assert_eq!(screen.press("ctrl-s"), []);
+    assert!(
+        screen
+            .frame()
+            .contains("✗ That would be a cycle: parser → task_4 → parser"),
+        "{}",
+        screen.frame()
+    );
+    screen.press("ctrl-a ctrl-k");
+    assert!(!screen.frame().contains('✗'), "{}", screen.frame());
+    screen.type_text("task_1, task_2, task_3, tsk_5");
+    assert_eq!(screen.press("ctrl-s"), []);
+    assert!(
+        screen
+            .frame()
+            .contains("✗ There is no task tsk_5; did you mean task_5?"),
+        "{}",
+        screen.frame()
+    );
+    assert_eq!(toast(&screen), "");
+}
+
+#[test]
+fn keys_and_clicks_move_between_the_fields() {
+    let mut screen = Screen::of(&planned(), (120, 40));
+    screen.press("5 a");
+    let mut at = |keys: &str| {
+        screen.press(keys);
+        let row = screen.row("║▌");
+        let row = row.split("║▌").nth(1).unwrap_or_default().trim();
+        row.split("  ").next().unwrap_or_default().to_owned()
+    };
+    let fields = [
+        at("tab"),
+        at("down"),
+        at("enter"),
+        at("shift-tab"),
+        at("up"),
+        at("up shift-tab"),
+    ];
+    assert_eq!(
+        fields,
+        [
+            "Description",
+            "Type",
+            "Priority",
+            "Type",
+            "Description",
+            "Id"
+        ]
+    );
+    screen.click_on("Priority");
+    screen.press("4");
+    assert!(screen.row("Priority").contains("‹ 4 lowest ›"));
+    screen.click_on("Priority");
+    assert!(screen.row("Priority").contains("‹ 0 highest ›"));
+}
+
+#[test]
+fn a_text_of_the_form_is_written_in_the_users_editor() {
+    let mut screen = on_tasks(&planned());
+    screen.press("a");
+    screen.type_text("Lex");
+    screen.press("tab");
+    screen.type_text("by");
+    assert_eq!(
+        screen.press("ctrl-o"),
+        [ScreenRequest::EditOutside(
+            OutsideText::TaskField,
+            "by".into()
+        )]
+    );
+    screen.send(ScreenEvent::Edited {
+        what: OutsideText::TaskField,
+        before: "by".into(),
+        text: "by hand\nand fast".into(),
+    });
+    assert_eq!(
+        form(&screen),
+        "Title: Lex\nDescription: by hand\nand fast\nPriority: 2 normal\nAgent: this session\n"
+    );
+}
+
+#[test]
 fn a_refused_change_reason_or_result_is_shown_again() {
     for (keys, text) in [
         ("e", " priority: 1"),
@@ -361,18 +483,22 @@ fn a_refused_change_reason_or_result_is_shown_again() {
         let [ScreenRequest::Command(command)] = &asks[..] else {
             panic!("{keys}: {asks:?}")
         };
+        let written = |screen: &Screen| match screen.model.modals.last() {
+            Some(Modal::TaskForm(form)) => form.text(),
+            _ => editor(screen),
+        };
         screen.send(ScreenEvent::Refused(
             command.clone(),
             "there is no task task_5".into(),
         ));
-        assert!(editor(&screen).ends_with(text), "{keys}");
+        assert!(written(&screen).contains(text), "{keys}");
         assert_eq!(toast(&screen), "There is no task task_5");
         assert_eq!(screen.press("ctrl-s"), asks, "{keys}: it can be sent again");
         screen.send(ScreenEvent::Unanswered(
             command.clone(),
             "it does not answer".into(),
         ));
-        assert!(editor(&screen).ends_with(text), "{keys}");
+        assert!(written(&screen).contains(text), "{keys}");
         assert!(
             screen.frame().contains("the session may have it"),
             "{keys}: {}",
@@ -425,14 +551,26 @@ fn a_task_is_written_down_and_added() {
     );
     screen.press("a");
     screen.type_text("Write the lexer");
-    screen.press("enter");
-    screen.type_text("labels: core, new");
-    let labels = vec!["core".into(), "new".into()];
+    screen.press("tab");
+    screen.type_text("It reads tokens.");
+    screen.press("tab");
+    screen.type_text("feature");
+    screen.press("tab left tab tab");
+    screen.type_text("core, new");
+    screen.press("tab");
+    screen.type_text("src/lexer.rs");
+    screen.press("tab tab right tab");
+    screen.type_text("lexer");
     assert_eq!(
         screen.press("ctrl-s"),
         asked(TaskCommand::Add(NewTask {
-            goal,
-            labels,
+            id: Some("lexer".into()),
+            goal: "Write the lexer\nIt reads tokens.".into(),
+            deliverables: vec!["src/lexer.rs".into()],
+            labels: vec!["core".into(), "new".into()],
+            priority: Some(1),
+            kind: Some("feature".into()),
+            queue: Some(std::collections::BTreeSet::new()),
             ..NewTask::default()
         }))
     );
@@ -440,21 +578,28 @@ fn a_task_is_written_down_and_added() {
 }
 
 #[test]
-fn a_text_with_mistakes_is_not_lost() {
+fn a_form_with_mistakes_is_not_lost() {
     let mut screen = on_tasks(&samples::first_turn());
-    screen.press("a");
-    screen.type_text("Write the lexer");
-    screen.press("enter");
-    screen.type_text("prio: 1");
+    screen.press("a shift-tab");
+    screen.type_text("my id");
     assert_eq!(screen.press("ctrl-s"), []);
-    assert_eq!(
-        toast(&screen),
-        "`prio` is not a key: use id, type, priority, labels, parent, depends, deliverable"
+    assert!(
+        screen.frame().contains("✗ a task needs a title"),
+        "{}",
+        screen.frame()
     );
-    assert!(screen.frame().contains("prio: 1"));
+    screen.type_text("Write the lexer");
+    assert_eq!(screen.press("ctrl-s"), []);
+    assert!(
+        screen
+            .frame()
+            .contains("✗ `my id` is not a valid name for a task"),
+        "{}",
+        screen.frame()
+    );
     screen.press("esc");
     assert!(
-        !screen.model.modals.is_empty(),
+        screen.frame().contains("esc again discards the task"),
         "what was written is thrown away only when asked for twice"
     );
     screen.press("esc");
@@ -610,7 +755,7 @@ fn the_palette_adds_a_task() {
     screen.press(":");
     screen.type_text("add a task");
     screen.press("enter");
-    assert!(screen.frame().contains("New task: its goal"));
+    assert!(screen.frame().contains("╔ New task ═"));
 }
 
 #[test]
@@ -779,7 +924,9 @@ fn no_control_character_of_a_task_reaches_a_cell() {
 fn many_tasks_are_drawn_at_once() {
     let mut world = samples::first_turn();
     for n in 1..=300 {
-        add(&mut world, &format!("Step {n}\nlabels: many"));
+        add(&mut world, &format!("Step {n}"), |task| {
+            task.labels.push("many".into());
+        });
     }
     task_samples::start(&mut world, "task_300");
     let mut screen = on_tasks(&world);

@@ -279,9 +279,11 @@ fn key(name: &str) -> KeyEvent {
     let held = [
         ("ctrl-", KeyModifiers::CONTROL),
         ("alt-", KeyModifiers::ALT),
+        ("shift-", KeyModifiers::SHIFT),
     ];
     let held = held
         .into_iter()
+        .filter(|_| name != "shift-tab")
         .find_map(|(prefix, modifier)| Some((modifier, name.strip_prefix(prefix)?)));
     let (modifiers, name) = held.unwrap_or((KeyModifiers::NONE, name));
     let code = match name {

@@ -7,7 +7,7 @@ use creel::engine::{
 
 use super::{samples, world::World};
 
-fn add(world: &mut World, goal: &str, change: impl FnOnce(&mut NewTask)) {
+pub fn add(world: &mut World, goal: &str, change: impl FnOnce(&mut NewTask)) {
     let mut task = NewTask {
         goal: goal.into(),
         ..NewTask::default()
