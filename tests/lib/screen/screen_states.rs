@@ -15,6 +15,7 @@ use creel::{
     engine::{
         event::{Event, SessionEvent, SessionOutcome},
         gate::kind::GateKind,
+        ids::TurnId,
     },
     present::{
         session_chip::ChipRole,
@@ -128,6 +129,13 @@ fn running_states() -> Vec<ShownState> {
             0,
             "⏳ limit resets 01:00",
             ChipRole::Waiting,
+        ),
+        state(
+            "workflow",
+            samples::workflow(),
+            2_000,
+            "WORKING 0:",
+            ChipRole::Working,
         ),
         state("paused", samples::paused(), 0, "⏸ PAUSED", ChipRole::Paused),
         state(
@@ -352,6 +360,84 @@ fn the_frames_and_the_styles_of_every_state() {
         let name = format!("../../frames/states/{}.txt", state.name);
         expect_file![name].assert_eq(&sheet(|size, theme| state.screen(size, theme)));
     }
+}
+
+/// Makes a screen of a size, in a theme.
+type MakeScreen<'a> = dyn Fn((u16, u16), ScreenTheme) -> Screen + 'a;
+
+/// A screen in a theme, after these keys.
+fn pressed(world: &World, size: (u16, u16), theme: ScreenTheme, keys: &str) -> Screen {
+    let mut screen = Screen::in_looks(world, size, theme).armed();
+    screen.press(keys);
+    screen
+}
+
+#[test]
+fn the_frames_and_the_styles_of_what_lies_over_the_panes() {
+    let tasks = task_samples::planned();
+    let with_mistakes = |mut screen: Screen| {
+        screen.type_text("Write the manual");
+        screen.press("tab tab tab tab");
+        screen.type_text("task_1, tsk_5");
+        screen.press("ctrl-s");
+        screen
+    };
+    let first = samples::first_turn();
+    let limit = samples::retry_limit();
+    let of = |world, keys| move |size, theme| pressed(world, size, theme, keys);
+    let states: [(&str, &MakeScreen<'_>); 9] = [
+        ("task-new", &|size, theme| {
+            with_mistakes(pressed(&tasks, size, theme, "5 a"))
+        }),
+        ("task-change", &of(&tasks, "5 j e tab tab tab right")),
+        (
+            "task-details",
+            &of(&tasks, "5 j enter shift-down shift-down"),
+        ),
+        ("help", &of(&first, "?")),
+        ("palette", &of(&first, ":")),
+        ("quit", &of(&first, "q")),
+        ("message", &of(&first, "m")),
+        ("gate-write", &of(&limit, "2")),
+        ("gate-confirm", &of(&limit, "3")),
+    ];
+    for (name, state) in states {
+        let name = format!("../../frames/states/over-{name}.txt");
+        expect_file![name].assert_eq(&sheet(state));
+    }
+}
+
+#[test]
+fn a_gate_that_the_policy_answered_does_not_look_like_one_for_the_user() {
+    let world = samples::retry_limit_by_policy();
+    let frames = sheet(|size, theme| pressed(&world, size, theme, "esc G"));
+    assert!(!frames.contains("NEEDS YOU"), "{frames}");
+    expect_file!["../../frames/states/gate-by-policy.txt"].assert_eq(&frames);
+}
+
+#[test]
+fn the_end_of_an_answer_that_is_too_long_for_the_journal_is_shown() {
+    let world = samples::first_turn();
+    let frames = sheet(|size, theme| {
+        let mut screen = Screen::in_looks(&world, size, theme);
+        let end = b"and the last of the nested lists is read, too.";
+        let now = screen.model.now;
+        let stream = &mut screen.model.stream;
+        assert!(stream.show_live_end(TurnId(1), now, 90_000_000, end));
+        screen
+    });
+    expect_file!["../../frames/states/beyond-the-journal.txt"].assert_eq(&frames);
+}
+
+#[test]
+fn a_replay_at_every_size() {
+    let world = samples::ended();
+    let frames = sheet(|size, theme| {
+        let mut screen = Screen::replay(&world, size, 60);
+        screen.model.look.theme = theme;
+        screen
+    });
+    expect_file!["../../frames/states/replay.txt"].assert_eq(&frames);
 }
 
 #[test]

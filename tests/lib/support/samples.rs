@@ -6,6 +6,7 @@ use creel::engine::{
         PermissionOption, PermissionOptionKind, PermissionSource, PlanEntry, StopReason, ToolCall,
         ToolKind, ToolStatus, TurnEnd, TurnFailure, TurnUsage, UsageLimit,
     },
+    event::{Event, GateEvent},
     gate::kind::{GateChoice, GateKind},
     hooks::point::HookPoint,
     input::{GateAnswer, Input, SessionCommand},
@@ -15,13 +16,20 @@ use creel::engine::{
     },
     question::{AgentQuestion, FieldKind, FieldOption, QuestionField},
     submit::kind::PipelineKind,
+    tasks::{
+        command::{NewTask, TaskCommand},
+        record::TaskEventKind,
+    },
     time::TimeSpan,
     verify::test_guard::{TestComparison, TestFinding},
     watch::forge::{ForgeReading, ReviewDecision},
 };
 
 use super::world::*;
-use crate::engine::watch::{commented, green, watches};
+use crate::engine::{
+    watch::{commented, green, watches},
+    workflows::release,
+};
 
 const REPORT: &str = "# The parser\n\nI rewrote `parse` in two steps:\n\n- the **lexer** gives tokens with their places, so that every message can name the line and the column\n- the parser reads them\n\n```rust\nfn parse(text: &str) -> Result<Tree, Error> {\n\tlexer(text).collect()\n}\n```\nThe tests come next.";
 const RED: &str = "test parser::empty ... FAILED\ntest parser::nested ... FAILED\n\n2 failed; 31 passed\nThe empty text is no error.";
@@ -298,6 +306,46 @@ pub fn retry_limit() -> World {
             .agent([Answer::Says("I think that it works."), DONE])
             .attended(&[(GateKind::RetryLimit, GateChoice::Continue)]),
     )
+}
+
+/// The same without a user: the policy has answered the gate.
+pub fn retry_limit_by_policy() -> World {
+    let script = Script::new()
+        .hook(
+            HookPoint::Stop,
+            "cargo test",
+            [blocks(RED), blocks(ONE_RED), blocks(ONE_RED), passes()],
+        )
+        .plan(|plan| plan.max_hook_retries = 2)
+        .agent([Answer::Says("I think that it works."), DONE]);
+    until(World::begin(script), |world| {
+        let mut events = world.events.iter();
+        events.any(|event| matches!(event, Event::Gate(GateEvent::Answered { .. })))
+    })
+}
+
+/// A step of a workflow runs in parallel with the agent.
+pub fn workflow() -> World {
+    let begin = r#"[{"type":"execute_workflow","payload":{"workflowId":"release"}}]"#;
+    let kinds = [TaskEventKind::TaskStarted];
+    let mut script = Script::new().automation("go", 1, &kinds, [prints(begin)]);
+    script.plan.workflows = [("release".into(), release())].into();
+    script.hooks.insert("release/build".into(), vec![passes()]);
+    let mut world = until(World::begin(script), |world| world.turn.is_some());
+    let task = NewTask {
+        goal: "Publish the release".into(),
+        ..NewTask::default()
+    };
+    let start = TaskCommand::Start {
+        id: "task_1".into(),
+        context: None,
+    };
+    for task in [TaskCommand::Add(task), start] {
+        world.command(SessionCommand::Task { task });
+    }
+    until(world, |world| {
+        world.state.tasks.flows.running().next().is_some()
+    })
 }
 
 /// A hook wants the user to look.
