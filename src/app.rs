@@ -66,6 +66,8 @@ fn refuse(error: &clap::Error) -> ! {
     let words: Vec<String> = std::env::args_os()
         .skip(1)
         .map(|word| word.to_string_lossy().into_owned())
+        // creel added it when it started itself again for a screen.
+        .filter(|word| word != "--held")
         .collect();
     // The help, because the command line has no command.
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {

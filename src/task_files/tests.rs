@@ -321,8 +321,8 @@ fn a_file_that_is_imported_again_creates_only_what_is_new() {
         order,
         [
             "numbers",
-            "escapes",
             "write-the-parser",
+            "escapes",
             "write-the-parser-2"
         ]
     );

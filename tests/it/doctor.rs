@@ -4,7 +4,10 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
 
 use serde_json::Value;
 
-use crate::support::project::{Project, Ran};
+use crate::support::{
+    nats::NatsServer,
+    project::{Project, Ran},
+};
 
 const CONFIG: &str = "agent: demo\nagents: { demo: { script: s.yaml } }\nchecks: [\"true\"]\n";
 
@@ -83,6 +86,18 @@ fn what_works_is_listed_and_the_exit_code_is_0() {
     let shown = project.creel(&["doctor"]);
     assert!(shown.out.contains("\n✓ config         "), "{}", shown.out);
     assert!(shown.err.starts_with("creel: everything"), "{}", shown.err);
+}
+
+#[test]
+fn a_server_is_tried() {
+    let (project, server) = (project(), NatsServer::start());
+    let (code, report) = doctor(&project, &["--nats", &server.url()], |_| {});
+    assert_eq!(code, 0, "{report:#}");
+    let nats = of(&report, "nats");
+    assert!(
+        nats[0].starts_with("works: nats://") && nats[0].ends_with(" ms, with JetStream"),
+        "{nats:?}"
+    );
 }
 
 #[test]

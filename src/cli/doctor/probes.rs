@@ -9,6 +9,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde_json::Value;
+
 use crate::{
     cli::{
         agents::{self, InstalledAgent, VersionQuery, ask_all},
@@ -423,12 +425,19 @@ pub(super) fn nats(subject: &ProbeSubject) -> Vec<Finding> {
         }
     };
     let took = began.elapsed().as_millis();
+    // Not by the client's own type of the reply, which differs between versions of servers.
     let stored = server.wait(async {
-        let account = server.jetstream().query_account().await;
-        account.map_err(|error| CliError::failed(error.to_string()))
+        let asked = server.client.request("$JS.API.INFO", "".into()).await;
+        let reply = asked.map_err(|error| CliError::failed(error.to_string()))?;
+        let account: Value = serde_json::from_slice(&reply.payload).unwrap_or_default();
+        match account["error"]["description"].as_str() {
+            Some(why) => Err(CliError::failed(why)),
+            None if account.is_object() => Ok(()),
+            None => Err(CliError::failed("creel does not understand its reply")),
+        }
     });
     vec![match stored {
-        Ok(_) => Finding::works(
+        Ok(()) => Finding::works(
             AREA,
             format!(
                 "{} answers in {took} ms, with JetStream",
