@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use creel::process::process_table::ProcessTable;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -79,6 +80,42 @@ fn a_base_that_passes_only_thanks_to_leftovers_is_red_and_no_task_is_blamed() {
     );
     assert_eq!(merged_ids(&project), ["1"], "{}", merged.err);
     assert!(task(&project, "2")["sentBack"].is_null());
+}
+
+#[test]
+fn what_the_merge_queue_tests_is_reported_while_its_checks_run() {
+    if ProcessTable::of_system() == ProcessTable::Absent {
+        return;
+    }
+    // The checks run in the merge queue's own worktree, below the project's folder.
+    let check =
+        "cat ../merge-queue.report >> ../../../reports 2>/dev/null; echo >> ../../../reports";
+    let more = format!("submit: {{ test_command: '{check}' }}");
+    let project = with_agent(&more, with_remote);
+    for name in ["one", "two"] {
+        add(&project, &format!("write {name}.txt"), &[]);
+    }
+    drain(&project, "1");
+    let merged = project.creel(&["merge", "--queue"]);
+    assert_eq!(merged.code, 0, "{}", merged.err);
+    let reports = fs::read_to_string(project.root().join("reports")).expect("the checks ran");
+    let reports = reports.lines().filter(|line| !line.is_empty());
+    let tested: Vec<Value> = reports
+        .map(|line| {
+            let report: Value = serde_json::from_str(line).expect("JSON");
+            assert_eq!(
+                (&report["number"], &report["checks"]),
+                (&1.into(), &1.into())
+            );
+            report["tasks"].clone()
+        })
+        .collect();
+    assert_eq!(
+        tested,
+        [serde_json::json!([]), serde_json::json!(["1", "2"])]
+    );
+    let left = project.root().join(".creel/worktrees/merge-queue.report");
+    assert!(!left.exists(), "nothing is tested any more");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl TaskField {
             Self::Title => "what should be done",
             Self::Description => "more for the agent (optional)",
             Self::Type => "a type of the config, such as feature",
-            Self::DependsOn => "ids of tasks that have to be completed first",
+            Self::DependsOn => "ids of tasks to be completed first",
             Self::Labels => "words, separated by commas",
             Self::Deliverables => "one per line; two spaces continue a line",
             Self::Parent => "id of the task that it came from",
