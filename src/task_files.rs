@@ -238,9 +238,14 @@ pub fn some_ids(ids: &[String]) -> String {
 
 /// Each task waits for the one before it.
 fn in_sequence(tasks: &mut [FileTask]) {
-    for at in 1..tasks.len() {
-        let before = tasks[at - 1].id().to_owned();
-        tasks[at].task.dependencies.push(before);
+    let mut before: Option<String> = None;
+    // What is done already is not imported, so nothing can wait for it.
+    for task in tasks
+        .iter_mut()
+        .filter(|task| task.state != FileTaskState::Done)
+    {
+        task.task.dependencies.extend(before.take());
+        before = Some(task.id().to_owned());
     }
 }
 

@@ -162,11 +162,11 @@ Use bcrypt.
     reads(
         plan,
         &expect![[r#"
-        a Markdown checklist
-        task-1 "Hash passwords\n\nUse bcrypt.\n\n\n```bash\n# not a heading\n```" makes ["Write unit tests", "for long passwords"]
-        task-2a "Handler" after ["task-1"] (done)
-        task-3 "Docs" after ["task-2a"]
-    "#]],
+            a Markdown checklist
+            task-1 "Hash passwords\n\nUse bcrypt.\n\n\n```bash\n# not a heading\n```" makes ["Write unit tests", "for long passwords"]
+            task-2a "Handler" (done)
+            task-3 "Docs" after ["task-1"]
+        "#]],
     );
 }
 
@@ -183,10 +183,10 @@ fn a_prd_without_dependencies_is_worked_on_by_priority() {
     reads(
         ralph,
         &expect![[r#"
-        a prd.json
-        US-001 "Add status field\n\nAs a developer, I store status.\n\nUses an enum." makes ["Column exists", "Typecheck passes"] p0 (done)
-        US-002 "Display status badge\n\nAs a user, I want to see status." makes ["Typecheck passes"] after ["US-001"] p1
-    "#]],
+            a prd.json
+            US-001 "Add status field\n\nAs a developer, I store status.\n\nUses an enum." makes ["Column exists", "Typecheck passes"] p0 (done)
+            US-002 "Display status badge\n\nAs a user, I want to see status." makes ["Typecheck passes"] p1
+        "#]],
     );
     let ralph_tui = r#"{"name": "App", "userStories": [
         {"id": "US-001", "title": "Schema", "passes": false, "dependsOn": []},
@@ -493,4 +493,14 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_story_that_is_done_does_not_break_the_order_of_the_others() {
+    let text = r#"{"userStories": [
+        {"id": "a", "title": "A", "priority": 1}, {"id": "b", "title": "B", "priority": 2, "passes": true},
+        {"id": "c", "title": "C", "priority": 3}]}"#;
+    let read = TaskFile::read(text, None).expect("a prd.json");
+    let last = read.tasks.last().expect("three stories");
+    assert_eq!(last.task.dependencies, ["a"]);
 }
