@@ -507,6 +507,11 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
 
 /// All tasks of a session, running or past.
 pub(super) fn all_of(session: &SessionArgs) -> CliResult<Vec<TaskView>> {
+    let is_local = session.session.is_none() && session.nats.url.is_none();
+    if is_local && target::running_if_any(session)?.is_none() {
+        let last = target::called_or_latest(None, &session.config)?;
+        return Ok(task_view::all(&on_record(&last)?));
+    }
     match known(session, SessionQuery::TaskList)? {
         TaskLookup::Replied(ReplyData::Tasks(tasks)) => Ok(tasks),
         TaskLookup::Replied(_) => Err(other_answer()),
