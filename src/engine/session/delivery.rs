@@ -388,6 +388,13 @@ impl EndRules<'_> {
             }
             (_, _) => reason,
         };
+        let open = self.0.tasks.open_here().len();
+        let reason = if outcome == SessionOutcome::Complete && open > 0 {
+            let is = if open == 1 { "is" } else { "are" };
+            format!("{reason}; {} {is} still open", counted(open, "task"))
+        } else {
+            reason
+        };
         let weaker = self.0.test_rules().summary();
         let is_new = |weaker: &String| {
             outcome != SessionOutcome::Cancelled && !reason.contains(weaker.as_str())

@@ -168,7 +168,7 @@ fn an_agent_that_says_it_is_done_is_reminded_once_of_open_tasks() {
         iteration 2 done
           decided Complete
           LoopEnded
-        ended complete (no checks are configured, and the agent says it is done)
+        ended complete (no checks are configured, and the agent says it is done; 1 task is still open)
     "#]].assert_eq(&one.story());
     // Another open task is another reason.
     let mut two = with_tasks(&["write the docs"], Script::new());
@@ -193,7 +193,7 @@ fn an_agent_that_says_it_is_done_is_reminded_once_of_open_tasks() {
         iteration 3 done
           decided Complete
           LoopEnded
-        ended complete (no checks are configured, and the agent says it is done)
+        ended complete (no checks are configured, and the agent says it is done; 2 tasks are still open)
     "#]].assert_eq(&two.run().story());
 }
 
