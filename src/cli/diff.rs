@@ -203,7 +203,21 @@ fn statistics(diff: &SessionDiff, paint: ColourMode) -> String {
     let (added, removed) = (sum(|file| file.added), sum(|file| file.removed));
     if !diff.files.is_empty() {
         let files = counted(diff.files.len() + diff.more_files, "file");
-        text += &format!("{files}, +{added} −{removed}\n");
+        let unknown = diff
+            .files
+            .iter()
+            .filter(|file| file.added.is_none())
+            .count();
+        let lines = if unknown < diff.files.len() {
+            format!(", +{added} −{removed}")
+        } else {
+            String::new()
+        };
+        let gaps = match unknown {
+            0 => String::new(),
+            some => format!(", the lines of {some} are not known"),
+        };
+        text += &format!("{files}{lines}{gaps}\n");
     }
     text
 }

@@ -77,7 +77,7 @@ pub(super) fn prune(args: &PruneArgs) -> CliResult {
         ));
     }
     let (root, sessions) = target::sessions_of(&args.config)?;
-    let mut found = old_sessions(args, &root, &sessions)?;
+    let (mut found, unfinished) = old_sessions(args, &root, &sessions)?;
     let is_asked = io::stdin().is_terminal() && io::stderr().is_terminal() && !args.json;
     if !args.json {
         print(&table(&found))?;
@@ -91,7 +91,7 @@ pub(super) fn prune(args: &PruneArgs) -> CliResult {
     let mut code = 0;
     if is_confirmed {
         // The answer can take a while.
-        let still = old_sessions(args, &root, &sessions)?;
+        let (still, _) = old_sessions(args, &root, &sessions)?;
         for session in found.iter_mut().filter(|session| session.kept.is_none()) {
             let is_same = |now: &PrunableSession| {
                 now.session == session.session && now.ended == session.ended && now.kept.is_none()
@@ -115,6 +115,12 @@ pub(super) fn prune(args: &PruneArgs) -> CliResult {
             }
         }
     }
+    if unfinished > 0 {
+        let stopped = counted(unfinished, "session");
+        say(&format!(
+            "creel: {stopped} that did not end stay, because `creel resume` can continue them: see `creel sessions`"
+        ));
+    }
     if args.json {
         json(&found)?;
     } else if count == 0 {
@@ -132,16 +138,17 @@ pub(super) fn prune(args: &PruneArgs) -> CliResult {
     Ok(code)
 }
 
-/// The ended sessions that are old enough, the latest first.
+/// The ended sessions that are old enough, the latest first, and how many as old ones stopped
+/// before their end.
 fn old_sessions(
     args: &PruneArgs,
     root: &Path,
     sessions: &SessionsDir,
-) -> CliResult<Vec<PrunableSession>> {
+) -> CliResult<(Vec<PrunableSession>, usize)> {
     let failed = |error: io::Error| CliError::failed(format!("cannot list the sessions: {error}"));
     let folders = sessions.list().map_err(failed)?;
     let live = sessions.live_or_starting().map_err(failed)?;
-    let live = live.into_iter().map(|folder| folder.name).collect();
+    let live: BTreeSet<String> = live.into_iter().map(|folder| folder.name).collect();
     let rows = stored_session::rows(&folders, &live);
     let mut all: Vec<_> = rows.into_iter().zip(folders).collect();
     all.sort_by_key(|(listed, _)| std::cmp::Reverse(listed.changed));
@@ -154,9 +161,10 @@ fn old_sessions(
         .skip(args.keep.unwrap_or(0))
         .filter(|(listed, _)| is_old(listed));
     let needs = SessionNeeds::of(root, sessions, &args.config)?;
-    let mut found = Vec::new();
+    let (mut found, mut unfinished) = (Vec::new(), 0);
     for (listed, folder) in old {
         let ListedState::Ended { outcome, .. } = listed.state else {
+            unfinished += usize::from(!live.contains(&folder.name));
             continue;
         };
         let preview = RemovalPreview::of(&folder).map_err(failed)?;
@@ -171,7 +179,7 @@ fn old_sessions(
             preview,
         });
     }
-    Ok(found)
+    Ok((found, unfinished))
 }
 
 /// What still needs sessions that have ended.

@@ -10,6 +10,7 @@ use crate::{
         error::{CliError, CliResult, print, say},
         target::{self, remote_sessions::RecordedSession},
     },
+    journal::running,
     report::{MARKDOWN_LIMIT, MarkdownPart, Report, changes, html, markdown},
 };
 
@@ -57,6 +58,13 @@ pub(super) fn report(args: &ReportArgs) -> CliResult {
         folder.project().to_owned()
     };
     changes::read(&mut report, &project);
+    let has_ended = report.outcome.outcome.is_some();
+    if !has_ended && args.nats.url.is_none() && running(folder).is_none() {
+        let name = &folder.name;
+        report.outcome.cautions.push(format!(
+            "The session is stopped: no creel runs it. `creel resume {name}` continues it."
+        ));
+    }
     let format = if args.json {
         ReportFormat::Json
     } else {

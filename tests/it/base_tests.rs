@@ -243,9 +243,8 @@ fn deleted_committed_and_hidden_test_files_are_back() {
          rm test_price.py.bak; touch more"
             .to_owned(),
         // Git ignores it, and the worktree has no file that git ignores.
-        "echo conftest.py >> .git/info/exclude; echo 'def pytest_runtest_call(item): pass' > conftest.py; touch more"
-            .to_owned(),
-        "chmod +x test_price.py; touch more".to_owned(),
+        format!("{RIGHT}; echo conftest.py >> .git/info/exclude; echo 'x = 1' > conftest.py"),
+        format!("{RIGHT}; chmod +x test_price.py"),
     ] {
         let project = project(&hides);
         assert_eq!(project.run().code, 0);

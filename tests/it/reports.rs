@@ -140,10 +140,11 @@ fn a_session_that_runs_or_was_killed_has_a_report() {
     );
     session.signal(Signal::KILL);
     session.end();
+    let stopped = report().out;
+    assert!(stopped.starts_with("**▸ Not finished"), "{stopped}");
     assert!(
-        report().out.starts_with("**▸ Not finished"),
-        "{}",
-        report().out
+        stopped.contains("The session is stopped: no creel runs it."),
+        "{stopped}"
     );
     let verified = project.creel(&["verify"]);
     assert_eq!(verified.code, 1, "{}", verified.out);
