@@ -1,7 +1,12 @@
 //! `creel export`: prints tasks so that `creel import` and other tools read them, or marks finished
 //! tasks in the file that they were imported from.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
 
 use clap::Args;
 
@@ -52,7 +57,7 @@ pub(super) fn export(args: &ExportArgs) -> CliResult {
         let all = QueueConnection::open(&args.session, &args.queue)?.all()?;
         all.into_iter().map(of_queue).collect()
     } else {
-        task::all_of(&args.session)?
+        task::all_of_last(&args.session)?
             .into_iter()
             .map(of_session)
             .collect()
@@ -115,7 +120,7 @@ fn mark(args: &ExportArgs, tasks: &[FileTask]) -> CliResult {
     }
     let (new, marked) = file.marked(&text, |task| done.contains(task.source(&name).as_str()));
     if marked > 0 {
-        fs::write(&path, new).map_err(|error| {
+        replace(&path, &text, &new).map_err(|error| {
             CliError::failed(format!("cannot write {}: {error}", path.display()))
         })?;
     }
@@ -126,6 +131,31 @@ fn mark(args: &ExportArgs, tasks: &[FileTask]) -> CliResult {
         counted(marked, "task"),
     ));
     Ok(0)
+}
+
+/// Replaces a file as a whole, so that a full disk or a kill leaves the old one.
+fn replace(path: &Path, old: &str, new: &str) -> io::Result<()> {
+    // Behind a link, the file that it names is replaced.
+    let path = path.canonicalize()?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = path.with_file_name(format!(".{name}.creel-{}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&draft)?;
+        file.set_permissions(fs::metadata(&path)?.permissions())?;
+        file.write_all(new.as_bytes())?;
+        file.sync_all()?;
+        if fs::read(&path)? != old.as_bytes() {
+            return Err(io::Error::other("it has just changed; run this again"));
+        }
+        fs::rename(&draft, &path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    written
 }
 
 const fn state_of(state: TaskState) -> FileTaskState {

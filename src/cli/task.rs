@@ -507,16 +507,21 @@ fn list_tasks(args: &TaskListArgs) -> CliResult {
 
 /// All tasks of a session, running or past.
 pub(super) fn all_of(session: &SessionArgs) -> CliResult<Vec<TaskView>> {
-    let is_local = session.session.is_none() && session.nats.url.is_none();
-    if is_local && target::running_if_any(session)?.is_none() {
-        let last = target::called_or_latest(None, &session.config)?;
-        return Ok(task_view::all(&on_record(&last)?));
-    }
     match known(session, SessionQuery::TaskList)? {
         TaskLookup::Replied(ReplyData::Tasks(tasks)) => Ok(tasks),
         TaskLookup::Replied(_) => Err(other_answer()),
         TaskLookup::OnRecord(graph) => Ok(task_view::all(&graph)),
     }
+}
+
+/// The same, or those of the last session if none runs.
+pub(super) fn all_of_last(session: &SessionArgs) -> CliResult<Vec<TaskView>> {
+    let is_local = session.session.is_none() && session.nats.url.is_none();
+    if is_local && target::running_if_any(session)?.is_none() {
+        let last = target::called_or_latest(None, &session.config)?;
+        return Ok(task_view::all(&on_record(&last)?));
+    }
+    all_of(session)
 }
 
 fn is_wanted(args: &TaskListArgs, task: &TaskView) -> bool {

@@ -186,7 +186,7 @@ fn needed(name: &str) -> String {
 fn invalid_value(error: &clap::Error, argument: &str) -> (String, Option<String>) {
     let value = text_of(error, ContextKind::InvalidValue);
     let known = texts_of(error, ContextKind::ValidValue);
-    if value.is_empty() && known.is_empty() {
+    if value.is_empty() && known.is_empty() && error.source().is_none() {
         return (format!("`{argument}` needs a value"), None);
     }
     if let Some(reason) = error.source() {

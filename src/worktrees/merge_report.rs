@@ -6,7 +6,8 @@
 //! - It decides nothing. A merger that cannot write it merges all the same.
 
 use std::{
-    fs, io,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::FOLDER;
 use crate::{engine::time::UnixTime, process::process_table::ProcessTable};
+
+/// The longest report, in bytes.
+const LONGEST: u64 = 64 << 10;
 
 /// The checks of a merge, as far as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +50,8 @@ fn file(project: &Path) -> PathBuf {
 /// When a process started.
 fn start_of(pid: u32) -> Option<u64> {
     let pid = i32::try_from(pid).ok()?;
-    Some(ProcessTable::of_system().stat(pid)?.start)
+    let known = ProcessTable::of_system().stat(pid);
+    Some(known.filter(|known| !known.dead)?.start)
 }
 
 impl MergeReport {
@@ -62,8 +67,12 @@ impl MergeReport {
             start,
             report: self.clone(),
         };
-        let new = file(project).with_extension("report-new");
-        fs::write(&new, serde_json::to_vec(&report)?)?;
+        let new = file(project).with_extension(format!("report-{pid}"));
+        // Whatever has this name, creel writes a new file.
+        let _ = fs::remove_file(&new);
+        let mut options = OpenOptions::new();
+        let mut written = options.write(true).create_new(true).open(&new)?;
+        written.write_all(&serde_json::to_vec(&report)?)?;
         fs::rename(&new, file(project))
     }
 
@@ -75,7 +84,12 @@ impl MergeReport {
 
     /// What a merge queue tests in this project now. None if nothing is known.
     pub fn current(project: &Path) -> Option<Self> {
-        let text = fs::read(file(project)).ok()?;
+        let path = file(project);
+        // A pipe in its place would never end.
+        let is_file = path.symlink_metadata().is_ok_and(|meta| meta.is_file());
+        let opened = is_file.then(|| File::open(&path).ok()).flatten()?;
+        let mut text = Vec::new();
+        opened.take(LONGEST).read_to_end(&mut text).ok()?;
         let ReportFile { pid, start, report } = serde_json::from_slice(&text).ok()?;
         (start_of(pid) == Some(start)).then_some(report)
     }

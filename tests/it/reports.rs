@@ -160,13 +160,16 @@ fn what_the_last_hooks_change_is_named() {
     let ends = "hooks: { session_end: [{ name: last, command: 'echo broken > greeting.txt' }] }\n";
     let project = Project::with(&format!("{CHECKED}{ends}")).file("play.yaml", PLAY);
     ended(&project);
-    let report = project.creel(&["report"]).out;
-    for part in [
-        "Complete and verified: `tests` passed before the hooks at the end changed the work.",
-        "Changed after the last check, while the session ended: greeting.txt.",
-    ] {
-        assert!(report.contains(part), "{report}");
-    }
+    let report = project.creel(&["report", "--json"]).out;
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(
+        report["outcome"]["sentence"],
+        "Complete and verified: `tests` passed before the hooks at the end changed the work."
+    );
+    assert_eq!(
+        report["outcome"]["cautions"][0],
+        "Changed after the last check, while the session ended: greeting.txt."
+    );
 }
 
 #[test]

@@ -103,16 +103,23 @@ fn a_check_that_passes_on_the_final_work_completes_the_session_and_is_named() {
 
 #[test]
 fn without_a_check_that_counts_the_end_says_so() {
-    for rest in [
-        json!({}),
-        json!({ "checks": [{ "command": "false", "on_failure": "ignore" }] }),
-        json!({ "checks": [{ "command": "false", "enabled": false }] }),
+    let none = "no check is configured that counts";
+    for (rest, why) in [
+        (json!({}), "no checks are configured"),
+        (
+            json!({ "checks": [{ "command": "false", "on_failure": "ignore" }] }),
+            none,
+        ),
+        (
+            json!({ "checks": [{ "command": "false", "enabled": false }] }),
+            none,
+        ),
     ] {
         let project = scripted(&rest, &done("touch made"));
         ends(&project, 0, "complete");
         assert_eq!(
             reason(&project),
-            "no checks are configured, and the agent says it is done",
+            format!("{why}, and the agent says it is done"),
             "{rest}"
         );
     }

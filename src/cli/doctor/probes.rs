@@ -3,8 +3,8 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
-    fs,
-    io::IsTerminal as _,
+    fs::{self, OpenOptions},
+    io::{IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -21,7 +21,7 @@ use crate::{
     },
     config::{PlanRequest, Settings},
     present::text::{counted, readable_size},
-    process::{children, process_table::ProcessTable, programs},
+    process::{children, process_table::ProcessTable, programs, secrets},
     worktrees::{ProjectRepository, WorktreeError, git_in, may_have_git},
 };
 
@@ -248,7 +248,7 @@ fn agent_finding(settings: &Settings, agent: &InstalledAgent) -> Finding {
     if let Some(problem) = problem {
         return Finding::limited(
             "agents",
-            format!("{shown} does not start: {problem}"),
+            format!("{shown} does not start: {}", secrets::masked(problem)),
             format!("start `{name}` yourself"),
         );
     }
@@ -501,7 +501,9 @@ pub(super) fn storage(subject: &ProbeSubject) -> Vec<Finding> {
     }
     let root = root_of(subject);
     let own = root.join(".creel");
-    let place = if own.is_dir() { own } else { root };
+    // Behind a link, it is not creel's folder.
+    let is_own = own.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    let place = if is_own { own } else { root };
     found.extend(folder("project", &place));
     found
 }
@@ -513,7 +515,11 @@ fn folder(name: &str, dir: &Path) -> Vec<Finding> {
     let file = dir.join(format!(".creel-doctor-{}", std::process::id()));
     let before = SystemTime::now();
     let written = fs::create_dir_all(dir)
-        .and_then(|()| fs::write(&file, "creel doctor\n"))
+        .and_then(|()| {
+            let mut options = OpenOptions::new();
+            let mut made = options.write(true).create_new(true).open(&file)?;
+            made.write_all(b"creel doctor\n")
+        })
         .and_then(|()| fs::metadata(&file)?.modified());
     let removed = fs::remove_file(&file);
     let stamped = match written {

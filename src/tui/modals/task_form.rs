@@ -267,6 +267,7 @@ impl TaskForm {
     }
 
     pub fn paste(&mut self, text: &str) {
+        self.asked_to_leave = false;
         if let Some(field) = self.fields.get_mut(self.focus) {
             field.paste(&plain(text));
         }
@@ -274,6 +275,7 @@ impl TaskForm {
 
     /// Puts the text of the user's editor into the field that it came from.
     pub fn edited_outside(&mut self, text: &str) {
+        self.asked_to_leave = false;
         if let Some(field) = self.fields.get_mut(self.focus) {
             field.set(&plain(text));
         }
