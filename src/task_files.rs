@@ -188,6 +188,11 @@ impl FileTask {
     }
 }
 
+/// What tells a task apart from another one of the same number.
+pub fn title(goal: &str) -> &str {
+    goal.trim().lines().next().unwrap_or_default().trim()
+}
+
 /// Whether a label says where its task comes from.
 fn is_source(label: &str) -> bool {
     label.starts_with(SOURCE) && label.contains('#')

@@ -26,6 +26,7 @@ use crate::{
     task_files::{
         FileTask, FileTaskState, TaskFormat,
         export::{ExportFormat, written},
+        title,
     },
 };
 
@@ -93,21 +94,21 @@ fn mark(args: &ExportArgs, tasks: &[FileTask]) -> CliResult {
             "{name} is {what}, in which creel marks nothing\n  {way_out}"
         )));
     }
+    // A number in a file can stand for another task now, so the titles count, too.
     let sources = |is_wanted: fn(&FileTask) -> bool| {
         let wanted = tasks.iter().filter(|task| is_wanted(task));
         wanted
-            .flat_map(FileTask::sources)
-            .collect::<BTreeSet<&str>>()
+            .flat_map(|task| task.sources().map(|it| (it, title(&task.task.goal))))
+            .collect::<BTreeSet<(&str, &str)>>()
     };
     let (all, done) = (
         sources(|_| true),
         sources(|task| task.state == FileTaskState::Done),
     );
-    let known = file
-        .tasks
-        .iter()
-        .filter(|task| all.contains(task.source(&name).as_str()));
-    let known = known.count();
+    let is_in = |known: &BTreeSet<(&str, &str)>, task: &FileTask| {
+        known.contains(&(task.source(&name).as_str(), title(&task.task.goal)))
+    };
+    let known = file.tasks.iter().filter(|task| is_in(&all, task)).count();
     if known == 0 {
         let place = if args.queue.is_meant() {
             "the queue"
@@ -118,14 +119,14 @@ fn mark(args: &ExportArgs, tasks: &[FileTask]) -> CliResult {
             "{place} has no task that was imported from {name}\n  `creel export > FILE` writes all tasks to a new file"
         )));
     }
-    let (new, marked) = file.marked(&text, |task| done.contains(task.source(&name).as_str()));
+    let (new, marked) = file.marked(&text, |task| is_in(&done, task));
     if marked > 0 {
         replace(&path, &text, &new).map_err(|error| {
             CliError::failed(format!("cannot write {}: {error}", path.display()))
         })?;
     }
-    let is_done = |task: &&FileTask| done.contains(task.source(&name).as_str());
-    let open = known - file.tasks.iter().filter(is_done).count();
+    let completed = file.tasks.iter().filter(|task| is_in(&done, task)).count();
+    let open = known - completed;
     say(&format!(
         "creel: marked {} as done in {name}; {open} of those imported from it not completed yet",
         counted(marked, "task"),

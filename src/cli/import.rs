@@ -209,6 +209,7 @@ impl<'a> ImportTarget<'a> {
                 };
                 let present = tasks.into_iter().map(|task| PresentTask {
                     name: task.id,
+                    goal: task.goal,
                     labels: task.labels,
                 });
                 Ok(present.collect())
@@ -219,6 +220,7 @@ impl<'a> ImportTarget<'a> {
                     own.filter(|order| order.session.is_none())
                         .map(|order| PresentTask {
                             labels: order.labels.clone(),
+                            goal: order.goal.clone(),
                             name: order.id,
                         });
                 Ok(present.collect())

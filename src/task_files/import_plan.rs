@@ -14,14 +14,23 @@ use crate::{
             graph::{PRIORITY, TaskDescription},
         },
     },
-    task_files::{FileTask, FileTaskState, SOURCE, TaskFile, TaskFileError, TaskFormat},
+    task_files::{FileTask, FileTaskState, SOURCE, TaskFile, TaskFileError, TaskFormat, title},
 };
 
 /// A task that is there already.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PresentTask {
     pub name: String,
+    pub goal: String,
     pub labels: Vec<String>,
+}
+
+impl PresentTask {
+    /// Whether it was made from this task of a file. A number in a file can stand for another task
+    /// later, so the titles count, too.
+    fn is_from(&self, task: &FileTask, source: &String) -> bool {
+        self.labels.contains(source) && title(&self.goal) == title(&task.task.goal)
+    }
 }
 
 /// What an import does.
@@ -97,10 +106,7 @@ impl ImportPlan {
         let mut reasons = BTreeMap::new();
         for task in &file.tasks {
             let source = task.source(label);
-            if let Some(before) = present
-                .iter()
-                .find(|before| before.labels.contains(&source))
-            {
+            if let Some(before) = present.iter().find(|before| before.is_from(task, &source)) {
                 names.insert(task.id().to_owned(), before.name.clone());
                 reasons.insert(task.id(), SkipReason::Present);
             }

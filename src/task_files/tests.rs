@@ -77,6 +77,7 @@ fn imported(plan: &ImportPlan) -> Vec<PresentTask> {
     let tasks = plan.clone().into_new_tasks().into_iter();
     let task = |task: NewTask| PresentTask {
         name: task.id.unwrap_or_default(),
+        goal: task.goal,
         labels: task.labels,
     };
     tasks.map(task).collect()
@@ -350,6 +351,7 @@ fn tasks_that_wait_for_deferred_ones_are_skipped_too() {
 fn names_that_other_tasks_have_become_numbers() {
     let other = PresentTask {
         name: "us-1".to_owned(),
+        goal: "US 1".to_owned(),
         labels: vec!["from:other.md#us-1".to_owned()],
     };
     let plan = plan("- [ ] US 1\n- [ ] Größe\n- [ ] 日本\n", &[other]).expect("a plan");
@@ -503,4 +505,15 @@ fn a_story_that_is_done_does_not_break_the_order_of_the_others() {
     let read = TaskFile::read(text, None).expect("a prd.json");
     let last = read.tasks.last().expect("three stories");
     assert_eq!(last.task.dependencies, ["a"]);
+}
+
+#[test]
+fn another_task_with_an_old_number_is_new() {
+    let stories =
+        |title: &str| format!(r#"{{"userStories": [{{"id": "US-001", "title": "{title}"}}]}}"#);
+    let before = imported(&plan(&stories("Log in"), &[]).expect("a plan"));
+    let again = plan(&stories("Log in"), &before).expect("a plan");
+    assert!(again.tasks.is_empty());
+    let next = plan(&stories("Delete account"), &before).expect("a plan");
+    assert_eq!(next.tasks.len(), 1, "{next:?}");
 }

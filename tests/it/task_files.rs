@@ -314,3 +314,21 @@ fn a_file_with_a_mistake_creates_nothing() {
     let dry = project.creel(&["import", "plan.md", "--dry-run"]);
     assert_eq!(dry.code, 0, "{}", dry.err);
 }
+
+#[test]
+fn a_new_story_with_the_number_of_a_completed_one_is_not_marked() {
+    let stories = |title: &str| {
+        format!(r#"{{"userStories": [{{"id": "US-001", "title": "{title}", "passes": false}}]}}"#)
+    };
+    let project = Project::new();
+    project.write("prd.json", &stories("Log in"));
+    assert_eq!(project.creel(&["import", "prd.json", "--queue"]).code, 0);
+    let done = project.creel(&["task", "done", "--queue", "US-001"]);
+    assert_eq!(done.code, 0, "{}", done.err);
+    project.write("prd.json", &stories("Delete account"));
+    let marked = project.creel(&["export", "prd.json", "--queue"]);
+    assert_ne!(marked.code, 0, "{}", marked.err);
+    assert_eq!(project.read("prd.json"), stories("Delete account"));
+    let imported = project.creel(&["import", "prd.json", "--queue"]);
+    assert!(imported.err.contains("imported 1 task"), "{}", imported.err);
+}
