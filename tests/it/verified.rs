@@ -383,7 +383,7 @@ fn a_session_that_has_changed_nothing_is_not_complete_because_the_checks_are_gre
     ends(&project, 0, "complete");
     assert_eq!(
         reason(&project),
-        "true passed, and the agent says it is done and changed nothing"
+        "true passed, and the agent says it is done and that nothing had to change"
     );
 }
 

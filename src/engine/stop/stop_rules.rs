@@ -383,7 +383,7 @@ impl<'a> StopRules<'a> {
                 let nothing = if self.iterations.worked {
                     ""
                 } else {
-                    " and changed nothing"
+                    " and that nothing had to change"
                 };
                 Some(format!("the agent says it is done{nothing}"))
             }
